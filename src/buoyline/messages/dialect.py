@@ -33,6 +33,8 @@ _ROLES: Mapping[str, Role] = {
     "function": "tool",
 }
 
+_SCALARS = (str, int, float, type(None))
+
 Blocks: TypeAlias = Sequence[str | int]
 """The blocks of new content: the number of a block that stays the very same object, or a new text."""
 
@@ -289,7 +291,7 @@ def _holds_model(value: object) -> bool:
         inner = waiting.pop()
         if isinstance(inner, BaseModel):
             return True
-        if isinstance(inner, str) or id(inner) in seen:
+        if isinstance(inner, _SCALARS) or id(inner) in seen:
             continue
         seen.add(id(inner))
         if is_object(inner):

@@ -17,6 +17,7 @@ from buoyline.management.run import LEAST_PROGRESS
 from buoyline.window.background import BackgroundCompaction
 from buoyline.window.compaction import Compaction
 from buoyline.window.context import Context, StateDraft
+from buoyline.window.events import ResultOffloaded
 from buoyline.window.hooks import DocumentHooks
 from buoyline.window.log import Change, Extend
 from buoyline.window.offloading import PartPlace, ResultOffloader
@@ -66,16 +67,6 @@ class Engine:
         self.background = BackgroundCompaction(self.compaction)
         self.asked: tuple[str, int] | None = None
 
-    @property
-    def tokens(self) -> int:
-        """Tokens of the context."""
-        return self.context.tokens
-
-    @property
-    def limit(self) -> int:
-        """Most tokens of the context, so that the answer fits, too."""
-        return self.context.budget.limit
-
     async def settle(self, document: ContextManagement | None) -> None:
         """Decide the form of the added messages, and write them.
 
@@ -98,17 +89,16 @@ class Engine:
 
     async def _settle(self, new: Sequence[Entry], choices: Mapping[int, Choices]) -> None:
         """Offload the chosen results of *new* messages, and write these; later messages wait for the next call."""
-        draft = StateDraft.of(self.context.state)
-        staged: list[Entry] = []
+        staged, events = list[Entry](), list[ResultOffloaded]()
         for entry in new:
             shown = entry
             if entry.by_hand:
-                shown = await self.results.offload_by_hand(entry, self.config.preview_tokens, draft.events)
-            staged.append(await self.results.replace(shown, choices.get(entry.index, {}), draft.events))
+                shown = await self.results.offload_by_hand(entry, self.config.preview_tokens, events)
+            staged.append(await self.results.replace(shown, choices.get(entry.index, {}), events))
 
         def settled(now: State) -> Change:
             state = now.extended(staged)
-            return Change(now, state, Extend(staged, state.pins), draft.events)
+            return Change(now, state, Extend(staged, state.pins), events)
 
         await self.context.commit(settled)
         self.context.emit()
@@ -119,7 +109,7 @@ class Engine:
         focus = self._asked_focus()
         if focus is not None or self._is_too_much():
             await self.compact(focus or "")
-        await self.fit(self.limit)
+        await self.fit(self.context.budget.limit)
 
     async def manage(self, document: ContextManagement) -> None:
         """Fire ``pre_llm`` and, if the context does not fit then, ``on_overflow``; at last do as without a document.
@@ -134,14 +124,14 @@ class Engine:
         await self.hooks.fire(document, "pre_llm")
         if document.is_null:
             return
-        if self.tokens > self.limit and _has_overflow(document):
+        if self.context.tokens > self.context.budget.limit and _has_overflow(document):
             error = self._overflow()
             with _going_on(error):  # whatever the managers find, the rest is done below
                 await self.hooks.overflow(document, error)
         await self.limit_images()
-        if self.tokens > self.limit:
+        if self.context.tokens > self.context.budget.limit:
             await self._compact_for(document, self.config)
-        await self.fit(self.limit)
+        await self.fit(self.context.budget.limit)
 
     def look_ahead(self) -> None:
         """Begin a compaction in the background if the configuration says so."""
@@ -178,10 +168,10 @@ class Engine:
             with _going_on(None if document.is_null or _has_own(document) else error):
                 await self.hooks.overflow(document, error)
         for settings in (self.config, replace(self.config, reserve_ratio=0.0)):
-            if self.tokens > target:
+            if self.context.tokens > target:
                 await self._compact_for(document, settings, max_context_tokens=target)
         await self.fit(target)
-        if self.tokens > target:
+        if self.context.tokens > target:
             raise self._overflow()
 
     async def limit_images(self) -> None:
@@ -211,12 +201,12 @@ class Engine:
         First results become stubs, then stubs become bare stubs, then smaller results become bare stubs, too. Results
         that a rule or the predicate keeps come last.
         """
-        if self.tokens <= max_tokens:
+        if self.context.tokens <= max_tokens:
             return
         await completed(self._fit(max_tokens))
-        if self.tokens > max_tokens:
+        if self.context.tokens > max_tokens:
             session_id = self.results.session_id
-            logger.warning("session %s: %d tokens do not fit %d", session_id, self.tokens, max_tokens)
+            logger.warning("session %s: %d tokens do not fit %d", session_id, self.context.tokens, max_tokens)
 
     async def _fit(self, max_tokens: int) -> None:
         context, draft = self.context, StateDraft.of(self.context.state)
@@ -272,7 +262,7 @@ class Engine:
         # refuse them.
         state = self.context.whole
         has_stuck = self._excess_images(state) > 0 and state.attempted_until > state.messages.first
-        return has_stuck or self.exceeds(self.config.trigger_ratio)
+        return has_stuck or self.context.budget.exceeds(state, self.config.trigger_ratio)
 
     def _excess_images(self, state: State) -> int:
         limit = self.config.max_images
@@ -285,8 +275,8 @@ class Engine:
         return self.asked[0]
 
     def _overflow(self) -> ContextOverflowError:
-        tokens = self.tokens
-        return ContextOverflowError(tokens, self.limit, f"the newest messages alone take {tokens:,} tokens")
+        tokens, limit = self.context.tokens, self.context.budget.limit
+        return ContextOverflowError(tokens, limit, f"the newest messages alone take {tokens:,} tokens")
 
 
 def _images(state: State) -> Iterator[tuple[int, PartPlace]]:

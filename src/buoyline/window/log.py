@@ -109,28 +109,16 @@ class ContextLog:
             natives.append(entry.native)
             times.append(entry.added)
             dialects.append(entry.dialect)
-        stubs = list(self.stubs.items())
+        session_id, writer, stubs = self.session_id, self.writer, list(self.stubs.items())
         if isinstance(write, Extend):
             await self.log.extend_window(
-                self.session_id,
-                natives,
-                sorted(write.pins),
-                times=times,
-                dialects=dialects,
-                stubs=stubs,
-                writer=self.writer,
+                session_id, natives, sorted(write.pins), times=times, dialects=dialects, stubs=stubs, writer=writer
             )
         else:
+            kinds, first = [kind_of(entry) for entry in write.state.leading], write.state.messages.first
+            pins = sorted(write.state.pins)
             await self.log.replace_window(
-                self.session_id,
-                natives,
-                [kind_of(entry) for entry in write.state.leading],
-                write.state.messages.first,
-                sorted(write.state.pins),
-                times=times,
-                dialects=dialects,
-                stubs=stubs,
-                writer=self.writer,
+                session_id, natives, kinds, first, pins, times=times, dialects=dialects, stubs=stubs, writer=writer
             )
         for stub, _ in stubs:
             self.stubs.pop(stub, None)

@@ -259,7 +259,7 @@ class ResultOffloader:
     ) -> Blocks | None:
         """Store *result*, made of *content*, and return its new blocks; None: as before."""
         numbers, parts = self._given(content)
-        limit = choice.limit
+        limit = choice.limit or choice.max_tokens
         whole = replace(result, parts=parts, native=result.native if len(parts) == len(result.parts) else None)
         if not any(map(_may_leave, parts)) or not is_too_large(whole, limit, self.counter):
             return None

@@ -62,18 +62,13 @@ class Choice:
         tool: The tool's name; empty if it is not known.
         max_tokens: Limit of the stub.
         source: The reference that was read, if the result is a re-read; else empty.
-        limit: Limit of the stub and the blocks that stay next to it. Default: that of the stub.
+        limit: Limit of the stub and the blocks that stay next to it; 0 for that of the stub.
     """
 
     tool: str
     max_tokens: int
     source: str = ""
     limit: int = 0
-
-    def __post_init__(self) -> None:
-        """Set the default of the limit."""
-        if not self.limit:
-            object.__setattr__(self, "limit", self.max_tokens)
 
 
 Choices = Mapping[int, Choice]

@@ -68,14 +68,16 @@ class Entry:
 
     def with_results(self, results: Mapping[int, Blocks], counter: TextCounter) -> "Entry":
         """Return the entry with other blocks in the n-th results; see `Dialect.with_results`."""
-        return self._changed(dialect_named(self.dialect).with_results(self.native, results), counter)
+        dialect = dialect_named(self.dialect)
+        return self._changed(dialect, dialect.with_results(self.native, results), counter)
 
     def with_content(self, blocks: Blocks, counter: TextCounter) -> "Entry":
         """Return the entry with other content of its own; see `Dialect.with_content`."""
-        return self._changed(dialect_named(self.dialect).with_content(self.native, blocks), counter)
+        dialect = dialect_named(self.dialect)
+        return self._changed(dialect, dialect.with_content(self.native, blocks), counter)
 
-    def _changed(self, native: Any, counter: TextCounter) -> "Entry":
-        message = dialect_named(self.dialect).view(native)
+    def _changed(self, dialect: Dialect, native: Any, counter: TextCounter) -> "Entry":
+        message = dialect.view(native)
         return replace(self, native=native, message=message, tokens=count_message(message, counter))
 
 

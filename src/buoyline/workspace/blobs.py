@@ -242,7 +242,7 @@ def with_data_tags(result: ToolResult, native: object) -> ToolResult:
     A tag follows a text on its last line, as AgentScope writes it. The media remain parts of the result, so that they
     are stored, loaded and kept by gc like all others.
     """
-    if native is None or not _AGENTSCOPE.detects_result(native):
+    if not _AGENTSCOPE.detects_result(native):
         return result
     parts: list[ResultPart] = []
     for part in result.parts:

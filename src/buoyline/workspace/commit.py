@@ -17,10 +17,32 @@ from buoyline.workspace.tree import OpenFile, Tree
 _MAX_UNSYNCED_BYTES = 1 << 20
 
 
+class _OpenFiles(dict[str, OpenFile]):
+    """The files of one session by name. A file is opened when it is asked for, and created empty if it is missing.
+
+    A missing journal is an error: an empty one would count as lost.
+    """
+
+    def __init__(self, tree: Tree, directory: str, sizes: dict[str, int] | None) -> None:
+        super().__init__()
+        self._tree = tree
+        self._directory = directory
+        self._sizes = sizes
+
+    def __missing__(self, name: str) -> OpenFile:
+        path, create = f"{self._directory}/{name}", name != layout.JOURNAL_FILE
+        handle = self[name] = self._tree.open(path, write=True, create=create)
+        if self._sizes is not None:
+            self._sizes[name] = handle.size()
+        return handle
+
+
 class Appender:
     """The files of one session, opened for appending while the session's lock is held.
 
     Attributes:
+        files: Those that are open; any other is opened, and created if it is missing. A missing journal raises
+            `StorageError`.
         syncs_at_once: Each write is durable on return, without `flush`.
     """
 
@@ -35,8 +57,8 @@ class Appender:
         self._tail = tail
         self._shares_sync = shares_sync
         self.syncs_at_once = tree.is_durable and not shares_sync
-        self._handles: dict[str, OpenFile] = {}
         self._flushed: dict[str, int] = {}
+        self.files = _OpenFiles(tree, directory, self._flushed if shares_sync else None)
         self._dirty: set[str] = set()
         self._failure: StorageError | None = None
 
@@ -53,26 +75,13 @@ class Appender:
     def close(self) -> None:
         """Close the files."""
         with ExitStack() as closing:
-            for handle in self._handles.values():
+            for handle in self.files.values():
                 closing.callback(handle.close)
-            self._handles.clear()
+            self.files.clear()
 
     def has(self, name: str) -> bool:
         """Return whether the session has a file *name*."""
-        return name in self._handles or self._tree.size(f"{self._directory}/{name}") is not None
-
-    def file(self, name: str, *, create: bool = True) -> OpenFile:
-        """Return the session's file *name*, opened once; with *create*, an empty one is created if it is missing.
-
-        Raises:
-            StorageError: The file system refused, or the file is missing and *create* is off.
-        """
-        handle = self._handles.get(name)
-        if handle is None:
-            handle = self._handles[name] = self._tree.open(f"{self._directory}/{name}", write=True, create=create)
-            if self._shares_sync:
-                self._flushed[name] = handle.size()
-        return handle
+        return name in self.files or self._tree.size(f"{self._directory}/{name}") is not None
 
     def commit(
         self, name: str, lines: Sequence[bytes], record: Callable[[ByteRange], Record], derived: bytes = b""
@@ -88,7 +97,7 @@ class Appender:
             StorageError: The file system refused. All files were cut back to where they were.
         """
         content = b"".join(lines)
-        file, journal = self.file(name), self.file(layout.JOURNAL_FILE)
+        file, journal = self.files[name], self.files[layout.JOURNAL_FILE]
         offset, record_offset = file.size(), journal.size()
         before = [(file, offset), (journal, record_offset)]
         digest = hashlib.sha256(content).hexdigest()
@@ -100,7 +109,7 @@ class Appender:
             file.append(content)
             journal.append(encoded)
             if derived:
-                transcript = self.file(layout.TRANSCRIPT_FILE)
+                transcript = self.files[layout.TRANSCRIPT_FILE]
                 before.append((transcript, transcript.size()))
                 transcript.append(derived)
             self._tail.fold(made, encoded[:-1], record_offset, is_ours=True)
@@ -120,7 +129,7 @@ class Appender:
         """
         made = {**record, **self._tail.before()}
         encoded = encode(made)
-        journal = self.file(layout.JOURNAL_FILE)
+        journal = self.files[layout.JOURNAL_FILE]
         before = journal.size()
         try:
             journal.append(encoded)
@@ -145,7 +154,7 @@ class Appender:
         Raises:
             StorageError: The file system refused. The file was cut back to where it was.
         """
-        file = self.file(name)
+        file = self.files[name]
         size = file.size()
         if size and file.read(size - 1, 1) != b"\n":
             size = file.read(0, size).rfind(b"\n") + 1
@@ -170,8 +179,8 @@ class Appender:
         self._tree.replace(f"{self._directory}/{name}", (content,))
         # The open file is the one that was replaced.
         self._flushed.pop(name, None)
-        if name in self._handles:
-            self._handles.pop(name).close()
+        if name in self.files:
+            self.files.pop(name).close()
 
     def sync_found(self) -> None:
         """Sync the work that a call finds done: its writer may have been killed before the sync.
@@ -204,12 +213,12 @@ class Appender:
                 self._sync(self._dirty)
         except StorageError as error:
             self._failure = error
-            _cut_back([(self._handles[name], size) for name, size in self._flushed.items() if name in self._handles])
+            _cut_back([(self.files[name], size) for name, size in self._flushed.items() if name in self.files])
             raise
         finally:
             self._dirty.clear()
         if self._shares_sync:
-            self._flushed = {name: handle.size() for name, handle in self._handles.items()}
+            self._flushed.update({name: handle.size() for name, handle in self.files.items()})
 
     def set_aside_behind(self, name: str, end: int) -> None:
         """Copy the bytes of file *name* from *end* on, if there are any, to ``torn/``, and cut them off.
@@ -217,7 +226,7 @@ class Appender:
         A damaged file that is shorter is filled with line ends. Otherwise new bytes would take the place of the lost
         ones, which could then not be restored from a copy.
         """
-        file = self.file(name)
+        file = self.files[name]
         size = file.size()
         if size > end:
             self._set_aside(name, file, end)
@@ -230,7 +239,7 @@ class Appender:
         For a file whose lines have no hashes. After a power cut, unsynced bytes are zeros, which JSON never has. Synced
         bytes have no hole, and no acknowledged line follows one.
         """
-        file = self.file(name)
+        file = self.files[name]
         hole = file.read(0, file.size()).find(b"\0")
         if hole >= 0:
             self._set_aside(name, file, file.read(0, hole).rfind(b"\n") + 1)
@@ -245,15 +254,15 @@ class Appender:
     def _sync(self, names: Iterable[str]) -> None:
         if layout.JOURNAL_FILE not in names:
             for name in names:
-                self.file(name).sync()
+                self.files[name].sync()
             return
         # A durable record must not follow one whose bytes are not durable: it would look like damage.
         for name in dict.fromkeys((*self._tail.unsynced_files(), *names)):
-            self.file(name).sync()
+            self.files[name].sync()
         # From time to time, so that the next process has little of the transcript to check.
         is_long = self._tail.transcript_end - self._tail.synced.transcript >= _MAX_UNSYNCED_BYTES
         if is_long:
-            self.file(layout.TRANSCRIPT_FILE).sync()
+            self.files[layout.TRANSCRIPT_FILE].sync()
         self._tail.mark_synced(transcript=is_long)
 
     def _set_aside(self, name: str, file: OpenFile, end: int) -> None:

@@ -18,7 +18,7 @@ from buoyline.workspace.records import (
     check_writer,
     checked_times,
     lines_record,
-    stub_record,
+    unknown_stubs,
     window_lines,
     window_note,
     window_record,
@@ -129,10 +129,9 @@ class Window:
         """
         content = window_lines(messages, dialects)
         size_bytes, times = len(content), checked_times(times, messages)
-        waiting = [stub_record(*stub) for stub in stubs]
         if self._quota.is_limited_for_new(self._session):
             growth = lines_record(size_bytes, 0, times=times, is_durable=False)
-            self._quota.check_new(self._session, size_bytes, [*waiting, growth])
+            self._quota.check_new(self._session, size_bytes, [growth])
         with self._lease(content), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, writer)
             records: list[Record] = []
@@ -140,7 +139,7 @@ class Window:
                 records.append({"op": "pins", "pins": list(pins), "time": now()})
             held_bytes = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
             self._check_length(tail, held_bytes)
-            unknown = [record for record in waiting if tail.find_stub(record["sha256"]) is None]
+            unknown = unknown_stubs(tail, stubs)
             if self._quota.is_limited:
                 growth = lines_record(held_bytes + size_bytes, 0, times=times, is_durable=appender.syncs_at_once)
                 grown = [growth] if content else []
@@ -155,8 +154,8 @@ class Window:
                     appender.note(record)
             except StorageError:
                 # The journal first: a record of lines that are gone would make the rest look damaged.
-                appender.file(layout.JOURNAL_FILE).cut(end)
-                appender.file(layout.WINDOW_FILE).cut(before)
+                appender.files[layout.JOURNAL_FILE].cut(end)
+                appender.files[layout.WINDOW_FILE].cut(before)
                 raise
 
     def replace(
@@ -180,13 +179,12 @@ class Window:
         """
         content = window_lines(messages, dialects)
         record = window_record(content, head, first, pins, now(), times=checked_times(times, messages))
-        waiting = [stub_record(*stub) for stub in stubs]
         if self._quota.is_limited_for_new(self._session):
-            self._quota.check_new(self._session, len(content), [*waiting, record])
+            self._quota.check_new(self._session, len(content), [record])
         with self._lease(content), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, writer)
             replaced = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
-            unknown = [stub for stub in waiting if tail.find_stub(stub["sha256"]) is None]
+            unknown = unknown_stubs(tail, stubs)
             self._quota.admit(self._session, tail, len(content) - replaced, [*unknown, record])
             for stub in unknown:
                 appender.note(stub, durable=False)
@@ -198,7 +196,7 @@ class Window:
             except StorageError:
                 # If only the sync of the directory failed, the file is the new one, and needs its record.
                 if self._session.window_content() != content:
-                    appender.file(layout.JOURNAL_FILE).cut(before)
+                    appender.files[layout.JOURNAL_FILE].cut(before)
                 raise
 
     def _lease(self, content: bytes) -> AbstractContextManager[object]:
@@ -231,7 +229,7 @@ def _grown(tail: JournalTail, appender: Appender, before: int, added: bytes, tim
     known = tail.lines
     is_known = known is not None and known["bytes"] <= before
     start, checksum = (known["bytes"], int(known["crc32"], 16)) if known is not None and is_known else (0, 0)
-    checksum = zlib.crc32(appender.file(layout.WINDOW_FILE).read(start, before - start), checksum)
+    checksum = zlib.crc32(appender.files[layout.WINDOW_FILE].read(start, before - start), checksum)
     return lines_record(
         before + len(added), zlib.crc32(added, checksum), times=times, is_durable=appender.syncs_at_once
     )

@@ -47,9 +47,11 @@ def window_record(
     }
 
 
-def stub_record(stub: str, name: str) -> Record:
-    """Return the record that the text *stub* replaces the result in file *name*."""
-    return {"op": "stub", "sha256": text_digest(stub), "path": name, "time": now()}
+def unknown_stubs(known: JournalState, stubs: Sequence[tuple[str, str]]) -> list[Record]:
+    """Return the records of those *stubs*, texts with the file of their result, that have no record yet."""
+    named = {text_digest(stub): name for stub, name in stubs}
+    digests = [digest for digest in named if known.find_stub(digest) is None]
+    return [{"op": "stub", "sha256": digest, "path": named[digest], "time": now()} for digest in digests]
 
 
 def lines_record(size_bytes: int, checksum: int, *, times: Sequence[str] = (), is_durable: bool) -> Record:

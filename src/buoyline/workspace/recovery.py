@@ -73,7 +73,7 @@ def rebuilt_journal(context: bytes, time: str, *, is_durable: bool) -> bytes:
 
 def _adopt(tail: JournalTail, appender: Appender, time: str) -> None:
     """Commit the whole lines after the last batch again, one batch a line, marked as rebuilt."""
-    file = appender.file(layout.CONTEXT_FILE)
+    file = appender.files[layout.CONTEXT_FILE]
     file.sync()
     for record in _adopted(tail, file.read(tail.context_end, file.size() - tail.context_end), time):
         appender.note(record, durable=False)
@@ -108,7 +108,7 @@ def _first_torn(tail: JournalTail, appender: Appender, content: Content) -> int 
             torn.append(batch.byte_range.record_offset)
             break  # the later ones are newer
     for byte_range in summaries:
-        found = appender.file(layout.SUMMARIES_FILE).read(byte_range.offset, sum(byte_range.sizes))
+        found = appender.files[layout.SUMMARIES_FILE].read(byte_range.offset, sum(byte_range.sizes))
         if not byte_range.holds(found):
             torn.append(byte_range.record_offset)
     return min(torn, default=None)
@@ -118,7 +118,7 @@ def _complete_transcript(
     tail: JournalTail, appender: Appender, content: Content, index: WholeIndex, *, is_first_look: bool
 ) -> None:
     """Render the missing end of the transcript, which is not synced: a power cut may have taken it."""
-    file = appender.file(layout.TRANSCRIPT_FILE)
+    file = appender.files[layout.TRANSCRIPT_FILE]
     size, last = file.size(), tail.last_batch
     end = _end_of_whole(file, min(tail.synced.transcript, size)) if is_first_look else size
     if size == end == tail.transcript_end and not (

@@ -58,7 +58,8 @@ def names_for(
     These are the names of the same id and content in the journal, then a new one, and last one with a hash of the
     content, in case a file of a killed writer has other content.
     """
-    digest = _content_digest(measure, parts)
+    is_plain = len(parts) == 1 and parts[0]["kind"] == "text"
+    digest = measure.sha256 if is_plain else text_digest(f"{measure.sha256} {spell(parts)}")
     newest = known.find_call(call_id)
     first = "" if newest is None else layout.first_result_name(newest["path"])
     if newest is not None:
@@ -79,9 +80,3 @@ def names_for(
 def _is_of(record: Record, measure: Measure, parts: Sequence[Record]) -> bool:
     # Old records do not list parts.
     return bool(record["sha256"] == measure.sha256 and record.get("parts", parts) == parts)
-
-
-def _content_digest(measure: Measure, parts: Sequence[Record]) -> str:
-    """Return a hash of a result's content; for a single text, that of its file."""
-    is_plain = len(parts) == 1 and parts[0]["kind"] == "text"
-    return measure.sha256 if is_plain else text_digest(f"{measure.sha256} {spell(parts)}")

@@ -1,7 +1,7 @@
 """Whole tool results in files of their own, and the stubs that replace them in a context."""
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,10 +16,10 @@ from buoyline.workspace.batches import text_digest
 from buoyline.workspace.blobs import Blobs, copy_to_torn
 from buoyline.workspace.content import Measure, ResultContent, described, result_from, stored_parts
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import JournalState, Record
+from buoyline.workspace.journal import Record
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
-from buoyline.workspace.records import stub_record
+from buoyline.workspace.records import unknown_stubs
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.result_names import ResultNames, names_for
 from buoyline.workspace.session import Session
@@ -258,7 +258,9 @@ class Results:
         """
         session, quota, staged_bytes = self._session, self._quota, pending.staged_bytes
         if quota.is_limited_for_new(session):
-            first = pending.record(next(_names(Index(), ResultNames(), pending)), 0)
+            call_id, tool, measure, parts = pending.call_id, pending.tool, pending.measure, pending.parts
+            names = names_for(Index(), ResultNames(), call_id, tool, measure=measure, parts=parts)
+            first = pending.record(next(names), 0)
             quota.check_new(session, first["total"], [first], blob_bytes(), staged_bytes=staged_bytes)
         with session.writing() as (tail, appender):
             name, is_there = self._place(tail, pending)
@@ -282,11 +284,10 @@ class Results:
         Raises:
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
         """
-        record = stub_record(stub, name)
         if self._quota.is_limited_for_new(self._session):
-            self._quota.check_new(self._session, 0, [record])
+            self._quota.check_new(self._session, 0, unknown_stubs(Index(), [(stub, name)]))
         with self._session.writing() as (tail, appender):
-            if tail.find_stub(record["sha256"]) is None:
+            for record in unknown_stubs(tail, [(stub, name)]):
                 self._quota.admit(self._session, tail, 0, [record])
                 appender.note(record, durable=False)
 
@@ -319,7 +320,8 @@ class Results:
         session, name = self._session, ""
         if tail.names is None:
             tail.names = ResultNames(session.tree.names(session.directory))
-        for name in _names(tail, tail.names, pending):
+        measure, parts = pending.measure, pending.parts
+        for name in names_for(tail, tail.names, pending.call_id, pending.tool, measure=measure, parts=parts):
             if not session.tree.exists(session.name(name)):
                 return name, False
             if not tail.names.is_held(name):
@@ -328,8 +330,8 @@ class Results:
                 return self._place(tail, pending)
             if self._holds(name, pending):
                 return name, True
-            record, sha256 = tail.find_result(name), pending.measure.sha256
-            if record is not None and record["call_id"] == pending.call_id and record["sha256"] == sha256:
+            record = tail.find_result(name)
+            if record is not None and record["call_id"] == pending.call_id and record["sha256"] == measure.sha256:
                 # It is damaged, and *pending* has the right bytes.
                 copy_to_torn(session.tree, session.name(name))
                 session.tree.remove(session.name(name))
@@ -365,10 +367,6 @@ class Results:
 
     def _is_another(self, name: str) -> CorruptError:
         return CorruptError(self._session.path(name), "is not the tool result that belongs there; move it away")
-
-
-def _names(known: JournalState, names: ResultNames, pending: _PendingResult) -> Iterator[str]:
-    return names_for(known, names, pending.call_id, pending.tool, measure=pending.measure, parts=pending.parts)
 
 
 def _are_same(tree: Tree, name: str, other: str) -> bool:

@@ -72,7 +72,7 @@ class Session(StoredSession):
                 _, shared.appender = opened.enter_context(self._opened(shares_sync=True))
                 shared.stack.enter_context(opened.pop_all())
         try:
-            if self._refresh_tail(shared.appender.file(layout.JOURNAL_FILE)):
+            if self._refresh_tail(shared.appender.files[layout.JOURNAL_FILE]):
                 # The call before failed. Writes that wait for the sync stay unsynced: that sync reports their error.
                 recover(self._tail, shared.appender, self.content, self.index, is_first_look=False)
             yield self._tail, shared.appender
@@ -107,7 +107,13 @@ class Session(StoredSession):
             directory, held = self._held()
             with held as tree, closing(Appender(tree, directory, self._tail, shares_sync=shares_sync)) as appender:
                 try:
-                    self._journal = self._opened_journal(appender, is_durable=tree.is_durable)
+                    try:
+                        self._journal = appender.files[layout.JOURNAL_FILE]
+                    except StorageError as error:
+                        if error.errno != errno.ENOENT:
+                            raise
+                        self._check_owner()  # before we write into a directory that another program may have begun
+                        self._journal = _rebuild_journal(appender, is_durable=tree.is_durable)
                     is_first_look = self._refresh_tail(self._journal)
                     if is_first_look:
                         # The writer of these entries may have been killed before they were durable.
@@ -156,15 +162,6 @@ class Session(StoredSession):
         with self.tree.lock(layout.SESSIONS_LOCK, self._lock_timeout_s) as lock:
             self._taken.publish(self.tree, self.session_id, files, lock)
 
-    def _opened_journal(self, appender: Appender, *, is_durable: bool) -> OpenFile:
-        try:
-            return appender.file(layout.JOURNAL_FILE, create=False)
-        except StorageError as error:
-            if error.errno != errno.ENOENT:
-                raise
-        self._check_owner()  # before we write into a directory that another program may have begun
-        return _rebuild_journal(appender, is_durable=is_durable)
-
     def _read_journal(self, offset: int, size_bytes: int) -> bytes:
         if self._journal is not None:
             return self._journal.read(offset, size_bytes)
@@ -195,11 +192,11 @@ class SyncGroup:
 
 
 def _rebuild_journal(appender: Appender, *, is_durable: bool) -> OpenFile:
-    context = appender.file(layout.CONTEXT_FILE)
+    context = appender.files[layout.CONTEXT_FILE]
     context.sync()
     content = context.read(0, context.size())
     appender.replace(layout.JOURNAL_FILE, rebuilt_journal(content, now(), is_durable=is_durable))
-    return appender.file(layout.JOURNAL_FILE)
+    return appender.files[layout.JOURNAL_FILE]
 
 
 class SessionNames:

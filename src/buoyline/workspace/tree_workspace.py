@@ -177,7 +177,8 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
     def _store(self, session_id: str, result: Any, *, native: object = None) -> Awaitable[StoredResult]:
         def redacted() -> ToolResult:
             self._quota.check_result(result)
-            return with_data_tags(self._redaction.result(result), native)
+            found = self._redaction.result(result)
+            return found if native is None else with_data_tags(found, native)
 
         return self._write(session_id, redacted, lambda s, given: self._results(s).store(given))
 
@@ -490,7 +491,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
 
     def _write(self, session_id: str, redacted: Callable[[], R], work: Callable[[Session, R], T]) -> Awaitable[T]:
         """Call *redacted*, create the workspace if necessary, and pass the redacted value to *work*."""
-        session = self._session(session_id)
+        session = self._sessions.get(session_id) or self._session(session_id)
 
         def run() -> T:
             given = redacted()

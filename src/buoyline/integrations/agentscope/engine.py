@@ -334,7 +334,7 @@ class AgentContexts:
         """
         async with self._engine(agent, document, config) as engine:
             budget = engine.context.budget
-            if engine.tokens <= config.trigger_ratio * budget.size:
+            if engine.context.tokens <= config.trigger_ratio * budget.size:
                 return
             await engine.hooks.fire(document, "pre_compress")
             cut = engine.cut(budget.kept_tokens(engine.context.whole, engine.config))
@@ -358,12 +358,12 @@ class AgentContexts:
         document = await self.document_for(agent)
         await self.keep(agent)
         async with self._engine(agent, document, agent.context_config, size) as engine:
-            before = engine.tokens
+            before = engine.context.tokens
             try:
                 await engine.recover(before, document, error)
             except ContextOverflowError as failure:
                 raise error from failure
-            engine.context.tell(OverflowRecovered(before, engine.tokens, time.perf_counter() - began))
+            engine.context.tell(OverflowRecovered(before, engine.context.tokens, time.perf_counter() - began))
 
     def note_call(self, agent: Agent) -> None:
         """Note that the agent's model is called now."""
