@@ -94,7 +94,8 @@ class Context:
                 return False
             await self.log.apply(change.write)
             self.state = change.state
-            refused = self.planner.refused
+            # What the predicate keeps, as far as the context does not know that yet.
+            refused = [place for place, may_leave in self.planner.verdicts.items() if not may_leave]
             if refused and change.write is not None:
                 self.state = replace(self.state, kept_whole=self.state.kept_whole.union(refused))
             end = change.state.messages.end

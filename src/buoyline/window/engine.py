@@ -124,7 +124,7 @@ class Engine:
         await self.hooks.fire(document, "pre_llm")
         if document.is_null:
             return
-        if self.context.tokens > self.context.budget.limit and _has_overflow(document):
+        if self.context.tokens > self.context.budget.limit and _for_overflow(document):
             error = self._overflow()
             with _going_on(error):  # whatever the managers find, the rest is done below
                 await self.hooks.overflow(document, error)
@@ -136,12 +136,9 @@ class Engine:
     def look_ahead(self) -> None:
         """Begin a compaction in the background if the configuration says so."""
         ratio = self.config.background_ratio
-        if ratio is not None and self.background.may_begin and self.exceeds(ratio):
+        context = self.context
+        if ratio is not None and self.background.may_begin and context.budget.exceeds(context.whole, ratio):
             self.background.begin(self.config)
-
-    def exceeds(self, ratio: float) -> bool:
-        """Return whether the context and the answer take more than this share of the window."""
-        return self.context.budget.exceeds(self.context.whole, ratio)
 
     async def compact(self, focus: str = "") -> Summary | None:
         """Compact with the summary from the background if that is enough, else from the beginning."""
@@ -161,11 +158,12 @@ class Engine:
             ContextOverflowError: The messages that must stay are too large.
         """
         target = int(tokens * (1 - LEAST_PROGRESS))
-        if document is not None and (_has_overflow(document) or document.is_null):
+        if document is not None and (document.is_null or _for_overflow(document)):
             error = error or self._overflow()
             # If a user's own manager refuses, the error is raised. A built-in manager that finds nothing does not
             # refuse: it may only look for content larger than the newest result.
-            with _going_on(None if document.is_null or _has_own(document) else error):
+            has_own = any(isinstance(entry.manager, CustomManager) for entry in _for_overflow(document))
+            with _going_on(None if document.is_null or has_own else error):
                 await self.hooks.overflow(document, error)
         for settings in (self.config, replace(self.config, reserve_ratio=0.0)):
             if self.context.tokens > target:
@@ -299,14 +297,6 @@ def _going_on(error: BaseException | None) -> Generator[None]:
     except BaseException as raised:
         if raised is not error:
             raise
-
-
-def _has_own(management: ContextManagement) -> bool:
-    return any(isinstance(entry.manager, CustomManager) for entry in _for_overflow(management))
-
-
-def _has_overflow(management: ContextManagement) -> bool:
-    return bool(_for_overflow(management))
 
 
 def _for_overflow(management: ContextManagement) -> list[ManagerEntry]:

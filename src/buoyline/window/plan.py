@@ -181,11 +181,6 @@ class OffloadPlanner:
                         chosen.setdefault(index, {})[number] = choice
         return dict(chosen)
 
-    @property
-    def refused(self) -> list[Place]:
-        """The results that the predicate keeps, as far as the context does not know that yet."""
-        return [place for place, may_leave in self.verdicts.items() if not may_leave] if self.verdicts else []
-
     def follow(self, new: Sequence[Entry]) -> None:
         """Note messages in their final form."""
         calls = ChainMap(dict[str, tuple[_Call, ...]](), self.calls)
@@ -295,7 +290,7 @@ class OffloadPlanner:
     def keeps(self, entry: Entry, kept_whole: Collection[Place]) -> bool:
         """Return whether a rule or the predicate keeps a result of *entry*, as long as the context fits."""
         return any(
-            (entry.index, number) in kept_whole or self._is_kept(result)
+            (entry.index, number) in kept_whole or _is_kept(result, self._rule_of(result))
             for number, result in enumerate(entry.message.results)
         )
 
@@ -344,16 +339,16 @@ class OffloadPlanner:
             rule = self._rules[tool] = self.config.rule_for(tool)
         return rule
 
-    def _is_kept(self, result: ToolResult) -> bool:
-        return _is_kept(result, self._rule(result.name or self._last_call(result).name))
+    def _rule_of(self, result: ToolResult) -> ToolRule:
+        return self._rule(result.name or self._last_call(result).name)
 
     def _was_refused(self, result: ToolResult) -> bool:
         """Return whether a result above its limit was kept; the disk does not say why."""
-        limit = self._rule(result.name or self._last_call(result).name).limit or self.config.tool_result_limit
+        limit = self._rule_of(result).limit or self.config.tool_result_limit
         return self.can_store and is_too_large(self._given(result), limit, self.counter)
 
     def _limits(self, entry: Entry) -> int:
-        rules = (self._rule(result.name or self._last_call(result).name) for result in entry.message.results)
+        rules = map(self._rule_of, entry.message.results)
         return sum(rule.limit or self.config.tool_result_limit for rule in rules)
 
     async def _decided(self, new: list[_Result], limit: int, shown_tokens: int) -> list[tuple[_Result, Choice]]:

@@ -89,6 +89,7 @@ def entry_of(
     dialect: str | None = None,
     pinned: bool = False,
     by_hand: bool = False,
+    message: Message | None = None,
 ) -> Entry:
     """Read and count a native message.
 
@@ -99,12 +100,17 @@ def entry_of(
         dialect: Left out: detected.
         pinned: See `Entry`.
         by_hand: See `Entry`.
+        message: Its view, if it is known.
 
     Raises:
         MessageError: It is not a message, or has no JSON form.
     """
     found = dialect_named(dialect) if dialect else detect(native)
-    return _entry(native, found, found.view(native), index, counter, pinned=pinned, by_hand=by_hand)
+    view = found.view(native) if message is None else message
+    value = found.to_json(native)
+    spell(value)
+    require_distinct_keys(value)
+    return Entry(native, found.name, view, count_message(view, counter), index, pinned, by_hand)
 
 
 async def entry_beside(
@@ -118,18 +124,11 @@ async def entry_beside(
 ) -> Entry:
     """Read and count a native message as `entry_of` does, a large one off the event loop."""
     found = dialect_named(dialect) if dialect else detect(native)
-    message = found.view(native)
+    message, name = found.view(native), found.name
     chars = sum(map(_chars, message.parts))
-    return await beside(chars, _entry, native, found, message, index, counter, pinned=pinned, by_hand=by_hand)
-
-
-def _entry(
-    native: Any, dialect: Dialect, message: Message, index: int, counter: TextCounter, *, pinned: bool, by_hand: bool
-) -> Entry:
-    value = dialect.to_json(native)
-    spell(value)
-    require_distinct_keys(value)
-    return Entry(native, dialect.name, message, count_message(message, counter), index, pinned, by_hand)
+    return await beside(
+        chars, entry_of, native, index, counter, dialect=name, pinned=pinned, by_hand=by_hand, message=message
+    )
 
 
 def is_image(part: Part) -> bool:

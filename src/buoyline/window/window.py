@@ -350,10 +350,10 @@ class ContextWindow:
         before: int | None = None,
     ) -> "Summary | None":
         """Compact now if above the trigger; *force* and *before* do in any case."""
-        settings = config or self.config
+        settings, context = config or self.config, self._context
         await self._settle(self.management)
         is_asked = force or before is not None
-        if not is_asked and not self._engine.exceeds(settings.trigger_ratio):
+        if not is_asked and not context.budget.exceeds(context.whole, settings.trigger_ratio):
             return None
         is_usual = not is_asked and config is None and not focus
         if not is_usual:
