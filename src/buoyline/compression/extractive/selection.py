@@ -279,7 +279,9 @@ class SelectedFacts:
             placed: Adds its lines to a string.
         """
         shown = [item for items in self.shown.values() for item in items]
-        said = [*shown, *self.covered]
+        # A sentence that covers a fact may have been taken out since, to keep to the limit.
+        texts = "\n".join(item.text for item in shown)
+        said = [*shown, *(item for item in self.covered if item.text.removesuffix(CUT).rstrip() in texts)]
         items = (*(replace(item, is_shown=True) for item in said), *self._unsaid(said, old, placed))
         if self.task is None:
             return items

@@ -164,7 +164,7 @@ def _texts_under(value: object) -> Iterator[str]:
 
 
 def _may_be_path(text: str) -> bool:
-    return 0 < len(text) <= 1_000 and text.isprintable() and text.strip("./~") != ""  # noqa: PLR2004 - PATH_MAX
+    return 0 < len(text) <= 1_000 and text.isprintable() and text.strip("./~ ") != ""  # noqa: PLR2004 - PATH_MAX
 
 
 def _command(arguments: Mapping[str, Any]) -> str:
