@@ -18,15 +18,18 @@ from buoyline.compression.citations import (
 )
 from buoyline.compression.config import ContextConfig, config_of
 from buoyline.compression.excerpts import counted_file, excerpts_of, lines_of_files
+from buoyline.compression.extractive.skeleton import with_state
 from buoyline.compression.extractive.summarizer import Extractive, carried, extract
 from buoyline.compression.plan import Plan, plan
 from buoyline.compression.pointers import POINTER
+from buoyline.compression.status_claims import STATUS_MARK, with_checked_status
 from buoyline.compression.summarizers.answers import cleaned
 from buoyline.compression.summarizers.attempts import shortened
 from buoyline.compression.summarizers.callables import SummaryFunction, summarizer_from
 from buoyline.compression.summary import (
     BatchReference,
     Draft,
+    Fact,
     OnSummaryEvent,
     SourceMessage,
     Summarizer,
@@ -53,8 +56,8 @@ from buoyline.tokens.messages import count_message
 # These are extracted from the messages without a model, and added if the prose lacks them.
 
 
-PROSE_SHARE: Final = 0.6
-"""Of the summary's tokens; extracted facts take the rest."""
+FACTS_SHARE: Final = 0.25
+"""Of the summary's tokens, at most, for extracted facts. The prose may take the rest."""
 
 STRINGS_FIELD: Final = "context_to_preserve"
 
@@ -66,6 +69,8 @@ NOTE: Final = "note"
 
 _LEAST_TOKENS = 40
 _JOIN_TOKENS = 8
+_REFUTED = "\ue000"
+"""Replaces the mark of a claim that the last run contradicts: the next summary does not repeat its sentence."""
 
 
 def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = ()) -> Draft:
@@ -81,15 +86,19 @@ def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = 
     marked = {name: mark(text, doubtful) for name, text in draft.fields.items()}
     marks_tokens = max(_tokens(marked, request) - _tokens(draft.fields, request), 0)
     limit = max(request.max_tokens - marks_tokens, 0)
-    draft = replace(draft, fields=shortened(draft.fields, limit, request.counter))
+    facts_tokens = int(request.max_tokens * FACTS_SHARE)
+    # The marks take tokens of the prose, unless it ignored its limit and takes those of the facts anyway.
+    has_kept_limit = _tokens(draft.fields, request) <= request.max_tokens - facts_tokens
+    prose_limit = max(limit - facts_tokens, 0) if has_kept_limit else limit
+    draft = replace(draft, fields=shortened(draft.fields, prose_limit, request.counter))
     first = request.sources[0].index
-    notes = carried(replace(draft, items=()), first) if not draft.items else list(draft.items)
+    notes = _notes(draft, first) if not draft.items else list(draft.items)
     # Without the prose of the last summary, which the summarizer has updated.
     previous = request.previous
     old = () if previous is None else tuple(fact for fact in previous.items if fact.kind != NOTE)
     previous = replace(previous, items=old, fields={}) if previous is not None else None
     names = tuple(name for name in FACT_FIELDS if name in request.fields)
-    room = limit - _tokens(draft.fields, request) - _JOIN_TOKENS
+    room = min(limit - _tokens(draft.fields, request) - _JOIN_TOKENS, facts_tokens)
     room = room if room >= _LEAST_TOKENS else 0  # nothing is said then, and the facts are carried on all the same
     facts = extract(replace(request, fields=names, max_tokens=room, previous=previous))
     prose = "\n".join(draft.fields.values())
@@ -100,6 +109,12 @@ def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = 
     if _tokens(fields, request) > limit:
         fields = dict(draft.fields)
     return replace(draft, fields=fields, items=(*notes, *facts.items), work=facts.work)
+
+
+def _notes(draft: Draft, first: int) -> list[Fact]:
+    """Return the sentences of *draft* as facts, without those that the last run of a check contradicts."""
+    fields = {name: STATUS_MARK.sub(_REFUTED, text) for name, text in draft.fields.items()}
+    return [note for note in carried(replace(draft, fields=fields, items=()), first) if _REFUTED not in note.text]
 
 
 def _says_more(line: str, prose: str, *, is_preserved: bool) -> bool:
@@ -504,18 +519,20 @@ class Compressor:
     async def _asked(
         self, request: SummaryRequest, span: MessageRange, location: ArchiveLocation
     ) -> tuple[Draft, tuple[str, ...]]:
-        """Return the given summarizer's draft with the facts it lacks, and the citations that were removed.
+        """Return the given summarizer's draft with the facts it lacks, and what of it did not hold.
 
         Raises:
             SummaryError: The summarizer failed, or its draft cannot be used.
         """
-        prose_tokens = int(request.max_tokens * PROSE_SHARE)
-        draft = require_draft(await self._summarizer.summarize(replace(request, max_tokens=prose_tokens)))
+        prose_tokens = request.max_tokens - int(request.max_tokens * FACTS_SHARE)
+        asked = await asyncio.to_thread(with_state, replace(request, max_tokens=prose_tokens))
+        draft = require_draft(await self._summarizer.summarize(asked))
         draft = replace(draft, fields={name: cleaned(text) for name, text in draft.fields.items()})
         self._check(draft, request, span)
         draft, dropped = await asyncio.to_thread(with_checked_citations, draft, request, location)
+        draft, refuted = await asyncio.to_thread(with_checked_status, draft, asked.work)
         doubtful = await self._unverified(span.session_id, draft, request)
-        return await asyncio.to_thread(with_facts, draft, request, doubtful), dropped
+        return await asyncio.to_thread(with_facts, draft, request, doubtful), (*refuted, *dropped)
 
     async def _extracted(self, request: SummaryRequest, count: Callable[[Draft], int], max_tokens: int) -> Draft:
         """Return an extractive draft that takes at most *max_tokens* as it is shown.

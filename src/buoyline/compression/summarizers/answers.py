@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from buoyline.compression.citations import MARK
+from buoyline.compression.status_claims import STATUS_MARK
 from buoyline.compression.summarizers.attempts import Failure, FailureKind
 from buoyline.compression.summary import Draft, SummaryRequest
 from buoyline.messages.jsonl import is_array, is_object
@@ -20,7 +21,7 @@ from buoyline.messages.jsonl import is_array, is_object
 # first line of a stub or the heading of a field.
 
 
-_FENCES = re.compile(r"</?(?:conversation|previous-summary)(?:-[0-9a-f]{0,12})?>")
+_FENCES = re.compile(r"</?(?:conversation|previous-summary|work-state)(?:-[0-9a-f]{0,12})?>")
 _CHAT_MARKS = re.compile(r"<\|[A-Za-z0-9_]{1,40}\|>|</?(?:system-reminder|persisted-output)>")
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
@@ -40,7 +41,7 @@ def cleaned(text: str) -> str:
     Lines in a block of code keep their signs: there ``#`` begins a comment.
     """
     plain = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    for pattern in (_FENCES, _CHAT_MARKS, _OUR_FRAME):
+    for pattern in (_FENCES, _CHAT_MARKS, _OUR_FRAME, STATUS_MARK):
         plain = _gone(pattern, plain)
     plain = plain.replace(MARK, "").replace(_TRUNCATED, "")
     lines: list[str] = []
