@@ -28,7 +28,7 @@ from thirds import examples
 from buoyline.errors import ConfigError, MessageError
 from buoyline.messages import Media, Reasoning, Text, ToolCall, ToolResult, Turn, convert, spell
 from buoyline.messages.convert import with_tool_names
-from buoyline.messages.formats import base64_of
+from buoyline.messages.formats import base64_of, document_text
 from buoyline.messages.losses import Losses
 from buoyline.messages.model import Base64
 from buoyline.messages.registry import dialect_named, dialect_names
@@ -632,7 +632,8 @@ def _plain(part: Any) -> Any:
         case ToolResult():
             return replace(part, parts=()), [_plain(inner) for inner in part.parts]
         case Media():
-            is_spelled = isinstance(part.payload, Base64)
+            # A text is written as a text by a dialect that has a form for it, whatever its bytes were.
+            is_spelled = isinstance(part.payload, Base64) and document_text(part) is None
             return part, None if part.payload is None else base64_of(part), is_spelled
         case Reasoning():
             return part.text, part.signature, part.hidden
