@@ -51,6 +51,7 @@ class SnippetIndex:
         self._conversation = conversation
         self._sections = conversation.sections
         self._counter = counter
+        self._has_lines = any(source.lines for source in conversation.sources)
         self._places = [self._sections.place(number, counter) for number in range(len(self._sections))]
         strings = [item for item in old if item.kind in STRING_KINDS]
         self._held = {item.text: item.pointers for item in strings if item.kind != LABEL_KIND}
@@ -80,6 +81,8 @@ class SnippetIndex:
         """
         near = self._sections.strings_at(cited)
         ranked = sorted(needs, key=lambda found: found[1], reverse=True)[: int(STRINGS_PER_TOKEN * max_tokens)]
+        if self._has_lines:  # a string without a citation cannot be looked up
+            ranked = [found for found in ranked if self._has_place(found[0].text)]
         held: dict[tuple[Pointer, ...], int] = {}
         wanted = [
             StringCandidate(need, self._tokens(item.text), self._numbers(item.text, held), item.text in near)
@@ -130,6 +133,9 @@ class SnippetIndex:
     def _tokens(self, string: str) -> int:
         """Count a string among others; it counts at least 1, even if a counter rounds down."""
         return max(self._counter.count(f" {string}"), 1)
+
+    def _has_place(self, string: str) -> bool:
+        return bool(self._held.get(string) or self._sections.holding(string))
 
     def _numbers(self, string: str, held: dict[tuple[Pointer, ...], int]) -> list[int]:
         """Return the places that hold *string*; *held* numbers those of the last summary behind the others."""
