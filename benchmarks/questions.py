@@ -1,7 +1,7 @@
 """Scores summaries by the questions that an agent must answer after a compaction. No model is involved.
 
     python benchmarks/questions.py DIRECTORY [--questions FILE] [--cuts FILE] [--sessions DIR] [--budget 1.0]
-                                   [--lookups 2] [--missing] [--show DIR]
+                                   [--lookups 2] [--last] [--missing] [--show DIR]
 
 DIRECTORY holds ``cuts.json``, ``questions_*.json`` and ``score.py``; recorded sessions are in ``../sessions`` beside
 it. Each session is fed through a window up to the message of its cut, and compacted there; a recorded summary is
@@ -10,7 +10,7 @@ share of its key points.
 
 ``--lookups 2`` also makes two lookups in the session for each question, by a fixed rule: `search`, then `grep`, with
 the words of the question that are no stop words, 2,000 tokens each. Their answers are joined to the summary's text.
-``--lookups 1`` makes only the first.
+``--lookups 1`` makes only the first, and ``--last`` shows the newest hits of `grep` first.
 """
 
 import argparse
@@ -102,14 +102,14 @@ def content_words(question: str) -> list[str]:
     return [word for word in words if word.lower() not in stop]
 
 
-def looked_up(workspace: LocalWorkspace, question: str, lookups: int) -> Iterator[str]:
+def looked_up(workspace: LocalWorkspace, question: str, lookups: int, *, last: bool) -> Iterator[str]:
     """Yield the answers of the first *lookups* lookups for *question*."""
     words = content_words(question)
     if lookups > 0:
         yield search(workspace, " ".join(words), session=SESSION, max_tokens=LOOKUP_TOKENS).text
     if lookups > 1:
         pattern = "|".join(map(re.escape, words))
-        yield grep(workspace, pattern, ignore_case=True, session=SESSION, max_tokens=LOOKUP_TOKENS).text
+        yield grep(workspace, pattern, ignore_case=True, last=last, session=SESSION, max_tokens=LOOKUP_TOKENS).text
 
 
 def conversation_of(cut: Cut, sessions: Path) -> list[dict[str, Any]]:
@@ -181,6 +181,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=Path, help="recorded sessions (default: ../sessions beside the directory)")
     parser.add_argument("--budget", type=float, default=1.0, help="tokens of a summary, as a multiple of the cut's")
     parser.add_argument("--lookups", type=int, choices=(0, 1, 2), default=0, help="lookups for each question")
+    parser.add_argument("--last", action="store_true", help="let grep show the newest hits first")
     parser.add_argument("--missing", action="store_true", help="print each key point that was not found")
     parser.add_argument("--show", type=Path, help="write the scored texts to this existing directory")
     options = parser.parse_args()
@@ -195,7 +196,7 @@ def main() -> None:
         own = [found for found in questions if (found["session"], found["at"]) == (cut.session, cut.at)]
         with compacted(cut, options.sessions or directory.parent / "sessions", options.budget) as (workspace, summary):
             for question in own:
-                answers = looked_up(workspace, question["question"], options.lookups)
+                answers = looked_up(workspace, question["question"], options.lookups, last=options.last)
                 text = "\n# Lookup\n".join([summary, *answers])
                 asked.append(scorer.asked(question, text))
                 if options.show is not None:

@@ -106,7 +106,8 @@ class _SessionCalls:
     def __init__(self, session: StoredSession) -> None:
         self._session = session
         self._index = session.index()
-        self._places = [place for batch in self._index.batches for place in _places_in(batch)]
+        self._batches = self._index.batches
+        self._places: dict[int, Sequence[_Place]] = {}
         self._messages: dict[int, Message] = {}
         self._owners: dict[int, Sequence[tuple[int, Owner]]] = {}
         self._results: dict[str, Owner] = {}
@@ -114,12 +115,12 @@ class _SessionCalls:
 
     def owner_of_line(self, line: int) -> Owner:
         """Return whom a line of the transcript belongs to."""
-        number = bisect_right(self._places, line, key=attrgetter("line")) - 1
+        number = self._number_at(line, "line", "line")
         if number < 0:
             return NOBODY
         if number not in self._owners:
             self._owners[number] = self._owners_in(number)
-        offset = line - self._places[number].line
+        offset = line - self._place(number).line
         return next((owner for end, owner in self._owners[number] if offset < end), NOBODY)
 
     def owner_of_result(self, file: str) -> Owner:
@@ -130,7 +131,7 @@ class _SessionCalls:
 
     def _owners_in(self, number: int) -> Sequence[tuple[int, Owner]]:
         """Return the owners of the lines of a message, each with the offset of the line after its last one."""
-        message, place = self._message(number), self._places[number]
+        message, place = self._message(number), self._place(number)
         groups = next(rendered_parts([message], number, [place.time], self._index))
         sizes = [len(lines) for lines in groups]
         if sum(sizes) != place.lines:  # another version has rendered it
@@ -154,7 +155,7 @@ class _SessionCalls:
 
     def _owner_of(self, call: ToolCall, number: int) -> Owner:
         label = f"{_named(call.name)} {telling_argument(call.arguments)}".rstrip()
-        return Owner((number, call.call_id), _with_time(label, self._places[number].time), is_call=True)
+        return Owner((number, call.call_id), _with_time(label, self._place(number).time), is_call=True)
 
     def _found_owner(self, file: str) -> Owner:
         record = self._index.results.get(file, {})
@@ -179,14 +180,32 @@ class _SessionCalls:
         """Yield the names of results in the archive, each with the number of the message that names it."""
         held, offset = b"", 0
         name = self._session.name(layout.CONTEXT_FILE)
-        for chunk in self._session.files.chunks(name) if self._places else ():
+        for chunk in self._session.files.chunks(name) if self._batches else ():
             held += chunk
             for match in _RESULT_NAME.finditer(held):
                 file = match[0].decode("ascii")
-                number = bisect_right(self._places, offset + match.start(), key=attrgetter("offset")) - 1
+                number = self._number_at(offset + match.start(), "byte_range.offset", "offset")
                 yield layout.result_behind(file) if layout.is_view_name(file) else file, number
             cut = max(len(held) - _OVERLAP_BYTES, 0)
             held, offset = held[cut:], offset + cut
+
+    def _number_at(self, position: int, of_batch: str, of_place: str) -> int:
+        """Return the number of the message at a line or an offset; -1 before the first one."""
+        at = bisect_right(self._batches, position, key=attrgetter(of_batch)) - 1
+        if at < 0:
+            return -1
+        batch = self._batches[at]
+        return batch.first + bisect_right(self._places_in(at), position, key=attrgetter(of_place)) - 1
+
+    def _place(self, number: int) -> _Place:
+        at = bisect_right(self._batches, number, key=attrgetter("first")) - 1
+        return self._places_in(at)[number - self._batches[at].first]
+
+    def _places_in(self, at: int) -> Sequence[_Place]:
+        """Return the places of the messages in the batch at position *at*."""
+        if at not in self._places:
+            self._places[at] = list(_places_in(self._batches[at]))
+        return self._places[at]
 
     def _message(self, number: int) -> Message:
         """Return an archived message.
@@ -195,7 +214,7 @@ class _SessionCalls:
             MessageError: It is not what was written.
         """
         if number not in self._messages:
-            place = self._places[number]
+            place = self._place(number)
             line = self._session.files.read(self._session.name(layout.CONTEXT_FILE), place.offset, place.size_bytes)
             value = parse(line)
             if not is_object(value):
