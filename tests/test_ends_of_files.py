@@ -167,6 +167,16 @@ def test_an_after_of_a_file_that_is_not_searched_is_refused(workspace: LocalWork
         grep(workspace, "needle", session="s1", last=True, after="own.txt:1:1")
 
 
+@pytest.mark.parametrize("document", ['{"id": "", "created_at": 7}', '{"id": ["x"]}', "[]", "no JSON"])
+def test_the_last_hits_of_a_folder_that_is_no_session_are_shown(tmp_path: Path, document: str) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    asyncio.run(workspace.archive("s1", [_said("needle 1"), _said("needle 2")]))
+    (tmp_path / "sessions" / "s1" / "session.json").write_text(document, "utf-8")
+    assert _hits(grep(workspace, "needle", "sessions/s1/transcript.md", last=True)) == ["needle 2", "needle 1"]
+    with pytest.raises(NotFoundError, match="the session has 0 summaries"):
+        read(workspace, "sessions/s1/summary 1")
+
+
 def test_the_tool_and_the_command_show_the_last_hits_too(workspace: LocalWorkspace) -> None:
     tools: Mapping[str, Any] = {tool.name: tool for tool in lookup_tools(workspace, "s1")}
     expected = grep(workspace, "said", session="s1", last=True).text

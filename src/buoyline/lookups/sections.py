@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from buoyline.errors import CorruptError, MessageError, NotFoundError
+from buoyline.errors import CorruptError, InvalidNameError, MessageError, NotFoundError
 from buoyline.lookups.sources import InMemoryContent
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.workspace import Files, ReadableWorkspace, StoredSession, layout
@@ -21,7 +21,7 @@ def session_in(workspace: ReadableWorkspace, directory: str) -> StoredSession | 
     session_id = _document_in(workspace, directory).get("id")
     try:
         return workspace.session(session_id) if isinstance(session_id, str) else None
-    except (CorruptError, NotFoundError):  # files can be read without it
+    except (CorruptError, InvalidNameError, NotFoundError):  # files can be read without it
         return None
 
 
