@@ -1,7 +1,8 @@
 """Measures which lines of real tool outputs previews keep: errors, and anomalies that are planted in copies.
 
-    python benchmarks/previews.py FILE... [--max-tokens 300] [--copies 5] [--verbose]
-    python benchmarks/previews.py --sizes
+    python benchmarks/previews.py FILE_OR_FOLDER... [--max-tokens 300] [--copies 5] [--verbose]
+    python benchmarks/previews.py --sizes 0.1,1,10,100 [--kinds log,code]
+    python benchmarks/previews.py --hostile
 
 For a recorded session (``.jsonl`` with chat messages), the texts are its tool results that need a preview.
 
@@ -15,18 +16,30 @@ have such lines:
 - anomalies: one in each copy of a text: a fatal line, a failed test, a line unlike all others, a number far out of
   range, a record or a row that deviates.
 
-A line is kept if its first 40 characters are shown. A report is also kept if a line like it is shown with its number.
-An anomaly is shown if its own characters are.
+A line is kept if its first 40 characters are shown, or if its number is, with the characters after a prefix that the
+preview leaves out of all lines. A report is also kept if a line like it is shown with its number. An anomaly is shown
+if its own characters are.
+
+Each kind of text has a measure of its own, the mean share of what is kept: of HTML and Markdown the first headings and
+paragraphs, of diffs the files and hunks, of searches the files and their first hits, of logs and tests the reports, of
+JSON and CSV the planted records with another value of the same record.
+
+`--sizes` prints the processor time of previews and their peak memory beyond the text, as ratios to SHA-256, and the
+longest gap of an event loop that runs meanwhile. `--hostile` prints the time for texts that double in size.
 """
 
 import argparse
 import asyncio
 import csv
+import hashlib
+import html
 import io
 import json
 import random
 import re
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -36,10 +49,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diagnostics import ERROR, LONG_LINE, diagnostics, kind_of
+from preview_texts import KINDS, made
 
 from buoyline.offloader import StoredResult
 from buoyline.offloader.stub import stub
 from buoyline.offloader.view import view_of
+from buoyline.previews import preview
 from buoyline.tokens import default_counter
 
 COUNTER = default_counter()
@@ -51,6 +66,24 @@ KEPT_CHARS = 40
 CHARS_PER_TOKEN = 4
 MANY = 30
 MARGIN = 5
+MOST_POINTS = 8
+MEASURED_TOKENS = 300
+TICK = 0.005
+LEAST_LINES = 5
+MOSTLY = 0.8
+HOSTILE = {
+    "brackets": "[", "objects": '{"a":', "quotes": '"', "quoted fields": 'a,"\n', "surrogates": "\ud800\n",
+    "words of errors": "error ", "lines of errors": "error: x\n", "empty lines": "\n", "returns": "\r",
+    "tags": "<a", "comments": "<!--", "scripts": "<script>", "breaks": "<p ", "hunks": "@@ -1,9 +1,9 @@\n",
+    "endless hunks": "@@ -1,99999999 +1,99999999 @@\n x\n", "diffs": "diff --git a/b b/b\n--- a/b\n+++ b/b\n@@ x\n",
+    "frames": "  at a.Error(", "traces": "Traceback (most recent call last):\n", "hits": "a.py:1:\n", "stamps": "-1-a",
+    "branches": "\u2502   ", "headings": "# ", "verdicts": "## Verdict: x\n\n", "escapes": "\\x00", "commas": ",",
+    "letters": "a", "numbers": "1", "hexadecimal": "0f ", "records": '{"a": 1}\n', "colons": "a: b\n",
+}  # fmt: skip
+SENTENCE = 80
+ROW = re.compile(r"^(\d+):(\d+): ", re.MULTILINE)
+TAG = re.compile(r"<[^<>]*>")
+HIT = re.compile(r"((?:[^\s:()\[\]]*/)?[^\s:()\[\]/]+\.[a-z]{1,5}):\d+:(?:\d+:)?(.*)")
 
 Show = Callable[[str, int], str]
 
@@ -60,6 +93,8 @@ class Planted(NamedTuple):
 
     kind: str
     text: str
+    beside: tuple[str, ...] = ()
+    """Other values of the same record."""
 
 
 @dataclass
@@ -67,6 +102,7 @@ class Score:
     """How much one way of showing has kept."""
 
     words: list[float] = field(default_factory=list[float])
+    own: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     reports: list[float] = field(default_factory=list[float])
     tokens: list[int] = field(default_factory=list[int])
     found: dict[str, list[bool]] = field(default_factory=dict[str, list[bool]])
@@ -100,6 +136,101 @@ def named_in(shown: str, text: str) -> set[str]:
     lines = text.split("\n")
     numbers = [int(number) for rest in ALIKE.findall(shown) for number in re.findall(r"\d+", rest)]
     return {lines[number - 1].strip() for number in numbers if number <= len(lines)}
+
+
+def expanded(shown: str, text: str) -> str:
+    """Return *shown* with the beginnings of the lines that it shows without the prefix of all lines."""
+    lines = text.split("\n")
+    return ROW.sub(
+        lambda row: f"{lines[int(row[1]) - 1][: int(row[2]) - 1]}" if int(row[1]) <= len(lines) else "", shown
+    )
+
+
+def plain(text: str) -> str:
+    """Return *text* without mark-up, entities and repeated blanks."""
+    return " ".join(html.unescape(TAG.sub(" ", text)).split())
+
+
+def kind_of_text(text: str) -> str:
+    """Return the kind of a text by simple signs; empty for one that has no measure of its own."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    head = "\n".join(lines[:30])
+    if re.search(r"<(?:!doctype html|html)[\s>]", head[:3_000], re.IGNORECASE):
+        return "HTML"
+    if len(re.findall(r"^@@ -\d", text, re.MULTILINE)) > 1 and re.search(r"^(?:diff |--- )", text, re.MULTILINE):
+        return "diff"
+    if (
+        len(lines) >= LEAST_LINES
+        and not is_table(text)
+        and sum(HIT.match(line) is not None for line in lines) > MOSTLY * len(lines)
+    ):
+        return "search"
+    if (
+        len(re.findall(r"^#{1,4} \S", text, re.MULTILINE)) >= LEAST_LINES
+        and re.search(r"^#{2,4} \S", text, re.MULTILINE)
+        and (len(re.findall(r"^#{1,4} \S.{0,80}$\n\n", text, re.MULTILINE)) >= LEAST_LINES // 2)
+    ):
+        return "Markdown"
+    return "run" if reports(text) else ""
+
+
+class Points(NamedTuple):
+    """What a preview should show: at least *needed* of them; each has several spellings."""
+
+    needed: int
+    spellings: list[list[str]]
+
+    def share(self, shown: str) -> float:
+        """Return the share of the needed points that *shown* has."""
+        words = plain(shown)
+        kept = sum(any(one in shown or plain(one) in words for one in point) for point in self.spellings)
+        return min(kept / min(self.needed, len(self.spellings)), 1.0)
+
+
+def own_points(text: str) -> list[Points]:
+    """Return what a preview of a text of its kind must show."""
+    kind, found = kind_of_text(text), list[Points]()
+    if kind == "HTML":
+        body = re.sub(r"(?is)<(script|style|svg|noscript|template)\b.*?</\1\s*>|<!--.*?-->", " ", text)
+        headings = [
+            plain(TAG.sub("", found)).removesuffix("[edit]")
+            for found in re.findall(r"(?is)<h[1-3]\b[^>]*>(.*?)</h[1-3]>", body)
+        ]
+        article = re.search(r"(?i)<(?:article|main)\b", body)
+        paragraphs = re.findall(r"(?is)<p\b[^>]*>(.*?)</p>", body[article.start() if article else 0 :])
+        texts = [words for words in (plain(TAG.sub("", one)) for one in paragraphs) if len(words) > SENTENCE]
+        found.append(Points(MOST_POINTS, [[one[:KEPT_CHARS]] for one in headings if one]))
+        found.append(Points(2, [[one[:KEPT_CHARS]] for one in texts[:2]]))
+    elif kind == "Markdown":
+        body = re.sub(r"(?ms)^ {0,3}```.*?^ {0,3}```", "", text)
+        headings = re.findall(r"^#{1,4} (\S.*)$", body, re.MULTILINE)
+        first = [line for line in body.split("\n") if len(line) > SENTENCE and line[:1].isalpha()]
+        found.append(Points(MOST_POINTS, [[one.strip()[:KEPT_CHARS]] for one in headings]))
+        found.append(Points(1, [[one[:KEPT_CHARS]] for one in first[:1]]))
+    elif kind == "diff":
+        files = re.findall(r"^\+\+\+ (?:b/)?([^\t\n]+)", text, re.MULTILINE)
+        hunks = [found.start() for found in re.finditer(r"^@@ -\d", text, re.MULTILINE)]
+        numbers = [text.count("\n", 0, start) + 1 for start in hunks]
+        found.append(Points(MOST_POINTS, [[file.rpartition("/")[2]] for file in files if file != "/dev/null"]))
+        found.append(
+            Points(
+                MOST_POINTS,
+                [
+                    [f"\n{n}: @@", f":{n},", f":{n}\n", f":{n};", text[start : start + 16]]
+                    for n, start in zip(numbers, hunks, strict=True)
+                ],
+            )
+        )
+    elif kind == "search":
+        hits = [hit for hit in map(HIT.match, text.split("\n")) if hit is not None]
+        found.append(Points(MOST_POINTS, [[path.rpartition("/")[2]] for path in dict.fromkeys(hit[1] for hit in hits)]))
+        found.append(
+            Points(
+                MOST_POINTS,
+                [[one.strip()[:KEPT_CHARS]] for one in dict.fromkeys(hit[2] for hit in hits) if one.strip()],
+            )
+        )
+    return [points for points in found if points.spellings]
 
 
 def texts_of(file: Path, max_tokens: int) -> Iterator[tuple[str, str]]:
@@ -148,7 +279,7 @@ def parsed(text: str) -> Any:
 
 def is_table(text: str) -> bool:
     """Return whether the first lines of *text* are rows with the same number of fields."""
-    rows = list(csv.reader(text.split("\n")[:20]))
+    rows = list(csv.reader(line.replace("\r", "").replace("\0", "") for line in text[:100_000].split("\n")[:20]))
     return len(rows) > MARGIN and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1
 
 
@@ -207,13 +338,16 @@ def planted_records(text: str, rng: random.Random) -> Iterator[Planted]:
             continue
         record["planted_" + MARK if value is None else rng.choice(numbers or list(record))] = value or 1
         indent = 2 if text.count("\n") > LONG_LINE else None
-        yield Planted(kind, json.dumps(document, indent=indent))
+        beside = tuple(
+            str(child) for child in record.values() if isinstance(child, str | float) and len(str(child)) > MARGIN
+        )
+        yield Planted(kind, json.dumps(document, indent=indent), beside)
 
 
 def planted_rows(text: str, rng: random.Random) -> Iterator[Planted]:
     """Yield copies of a table with one row that deviates."""
     for kind in ("row: text", "row: number", "row: short", "row: empty"):
-        rows = list(csv.reader(text.split("\n")))
+        rows = list(csv.reader(line.rstrip("\r") for line in text.split("\n")))
         row = rows[rng.randrange(MARGIN, len(rows) - MARGIN)]
         if kind in {"row: text", "row: number"}:
             row[-1] = f"zz{MARK}zz" if kind == "row: text" else f"{MARK}5.5"
@@ -222,7 +356,7 @@ def planted_rows(text: str, rng: random.Random) -> Iterator[Planted]:
             row[-1:] = [""] if kind == "row: empty" else []
         written = io.StringIO()
         csv.writer(written, lineterminator="\n").writerows(rows)
-        yield Planted(kind, written.getvalue())
+        yield Planted(kind, written.getvalue(), tuple(cell for cell in row if MARK not in cell and len(cell) > MARGIN))
 
 
 def buoyline(text: str, max_tokens: int) -> str:
@@ -256,6 +390,24 @@ def error_words(text: str, max_tokens: int) -> str:
             break
         kept.append(line)
     return "\n".join(kept)
+
+
+def head_errors_tail(text: str, max_tokens: int) -> str:
+    """Show the head, the lines with error words and the tail: a third each, whole lines of at most 160 characters."""
+    lines = [f"{number}: {line[:160]}" for number, line in enumerate(text.split("\n"), 1)]
+    errors = [line for line in dict.fromkeys(lines) if WORD.search(line)]
+    kept = [*_as_fits(lines, max_tokens // 3), *_as_fits(errors, max_tokens // 3)]
+    return "\n".join([*kept, *reversed(_as_fits(lines[:-400:-1], max_tokens - COUNTER.count("\n".join(kept)) - 1))])
+
+
+def _as_fits(lines: list[str], max_tokens: int) -> list[str]:
+    kept: list[str] = []
+    for line in lines:
+        max_tokens -= COUNTER.count(f"{line}\n")
+        if max_tokens < 0:
+            break
+        kept.append(line)
+    return kept
 
 
 def deepagents(text: str, _: int) -> str:
@@ -300,6 +452,7 @@ SHOWS: dict[str, tuple[Show, str]] = {
     "the first characters": (first_characters, "buoyline"),
     "head and tail": (head_and_tail, "buoyline"),
     "lines with error words": (error_words, "buoyline"),
+    "head, error words, tail": (head_errors_tail, "buoyline"),
 }
 
 
@@ -309,96 +462,143 @@ def scored(name: str, show: Show, texts: dict[str, str], copies: list[tuple[str,
     for file, text in texts.items():
         shown = show(text, args.max_tokens)
         score.tokens.append(COUNTER.count(shown))
-        errors = error_lines(text)
-        lost = [line for line in errors if line[:KEPT_CHARS].strip() not in shown]
-        if errors:
-            score.words.append(1 - len(lost) / len(errors))
-        kinds = reports(text)
-        named = named_in(shown, text)
-        missed = [
-            kind for kind in kinds if not any(line[:KEPT_CHARS].strip() in shown or line in named for line in kind)
-        ]
-        if kinds:
-            score.reports.append(1 - len(missed) / len(kinds))
-        if args.verbose:
-            for line in lost:
-                print(f"  {name} omits from {file}: words: {line[: 2 * KEPT_CHARS]}")
-            for kind in missed:
-                print(f"  {name} omits from {file}: report: {kind[0][: 2 * KEPT_CHARS]}")
+        points = own_points(text)
+        if points:
+            shares = [one.share(shown) for one in points]
+            score.own.setdefault(kind_of_text(text), []).append(statistics.fmean(shares))
+            if args.verbose:
+                print(f"  {name} shows of {file}: {kind_of_text(text)} {shares}")
+        for line in score_errors(score, expanded(shown, text), text):
+            if args.verbose:
+                print(f"  {name} omits from {file}: {line}")
     for file, plant in copies:
-        is_shown = MARK in show(plant.text, args.max_tokens)
-        score.found.setdefault(plant.kind, []).append(is_shown)
-        if not is_shown and args.verbose:
+        shown = show(plant.text, args.max_tokens)
+        score.found.setdefault(plant.kind, []).append(MARK in shown)
+        if plant.beside:
+            names = any(f"{MARK}" in row and any(value in row for value in plant.beside) for row in shown.split("\n"))
+            score.own.setdefault("record", []).append(float(names))
+        if MARK not in shown and args.verbose:
             print(f"  {name} does not show in {file}: {plant.kind}")
     score.seconds = time.perf_counter() - began
     return score
 
 
-def sample(kind: str, size: int) -> str:
-    """Return about *size* characters of a log, a table, a document, or one line."""
-    if kind == "log":
-        line = "2026-01-01 12:00:{0:02} INFO worker-{1} handled request {2:08x} in {3} ms\n"
-        lines = (line.format(n % 60, n % 8, n * 2654435761 % 2**32, n % 97) for n in range(100_000))
-    elif kind == "table":
-        lines = (f"{n},{n * 7 % 1000},part {n % 311},{n % 7}\n" for n in range(100_000))
-    elif kind == "document":
-        records = [{"id": n, "name": f"part {n}", "tags": ["a", "b"], "size": n % 97} for n in range(size // 80)]
-        return json.dumps(records, indent=1)
-    else:
-        return "word " * (size // 5)
-    text = "".join(lines)
-    return (text * (size // len(text) + 1))[:size]
+def score_errors(score: Score, shown: str, text: str) -> list[str]:
+    """Add the shares of error lines and reports in *shown*; return those that it omits."""
+    errors = error_lines(text)
+    lost = [line for line in errors if line[:KEPT_CHARS].strip() not in shown]
+    if errors:
+        score.words.append(1 - len(lost) / len(errors))
+    kinds = reports(text)
+    named = named_in(shown, text)
+    missed = [kind for kind in kinds if not any(line[:KEPT_CHARS].strip() in shown or line in named for line in kind)]
+    if kinds:
+        score.reports.append(1 - len(missed) / len(kinds))
+        if kind_of_text(text) == "run":
+            score.own.setdefault("run", []).append(score.reports[-1])
+    words = [f"words: {line[: 2 * KEPT_CHARS]}" for line in lost]
+    return [*words, *(f"report: {kind[0][: 2 * KEPT_CHARS]}" for kind in missed)]
 
 
-async def stalled(text: str) -> tuple[float, float]:
-    """Show *text* in a thread; return its seconds, and the longest stall of the event loop meanwhile."""
+def measured(kind: str, size: int) -> tuple[float, float, float, float]:
+    """Return the seconds of a preview and of a SHA-256, the peak beyond the text in MB, and the longest gap."""
+    text = made(kind, size)
+    content = text.encode()
+    began = time.process_time()
+    hashlib.sha256(content).digest()
+    hashed = time.process_time() - began
+    del content
+    reset_peak()
+    peak = peak_mb()
+    began = time.process_time()
+    preview(text, MEASURED_TOKENS, COUNTER)
+    took = time.process_time() - began
+    return took, hashed, peak_mb() - peak, asyncio.run(longest_gap(text))
+
+
+def reset_peak() -> None:
+    """Forget the peak of this process, as Linux allows."""
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def peak_mb() -> float:
+    """Return the most memory that this process had since the last reset."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
+
+
+async def longest_gap(text: str) -> float:
+    """Show *text* in a thread; return the longest gap between the ticks of an event loop, in seconds."""
     worst, done = 0.0, asyncio.Event()
 
     async def tick() -> None:
         nonlocal worst
         last = time.perf_counter()
         while not done.is_set():
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(TICK)
             now = time.perf_counter()
             worst, last = max(worst, now - last), now
 
     ticking = asyncio.create_task(tick())
-    began = time.perf_counter()
-    await asyncio.to_thread(preview_command, text, 1_000)
-    took = time.perf_counter() - began
+    await asyncio.to_thread(preview, text, MEASURED_TOKENS, COUNTER)
     done.set()
     await ticking
-    return took, worst
+    return worst - TICK
 
 
-def report_sizes() -> None:
-    """Print how long previews take by size, and how long they stall an event loop that runs at the same time."""
-    COUNTER.count("loads the vocabulary")
-    print(f"{'preview of':20} {'size':>8} {'time':>10} {'stall of an event loop, median and most of 3':>50}")
-    for kind in ("log", "table", "document", "one line"):
-        for size in (1_000_000, 10_000_000, 100_000_000):
-            text = sample(kind, size)
-            runs = [asyncio.run(stalled(text)) for _ in range(3)]
-            took, stalls = statistics.median(run[0] for run in runs), sorted(1000 * run[1] for run in runs)
+def report_sizes(sizes: list[float], kinds: list[str]) -> None:
+    """Print time, memory and gaps by kind and size; each pair has a process of its own, so that peaks are apart."""
+    print(f"{'kind':10} {'size':>9} {'processor':>12} {'to SHA-256':>11} {'peak':>9} {'gap of an event loop':>21}")
+    for kind in kinds:
+        for size in sizes:
+            command = [sys.executable, __file__, "--one", kind, str(int(size * 1_000_000))]
+            row = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - this script
+            took, hashed, peak, gap = map(float, row.split())
             print(
-                f"{kind:20} {size // 1_000_000:5} MB {took:8.2f} s {stalls[1]:36.1f} ms {stalls[2]:8.1f} ms", flush=True
+                f"{kind:10} {size:6g} MB {took:10.3f} s {took / hashed:10.0f}x {peak:6.0f} MB {1000 * gap:18.0f} ms",
+                flush=True,
             )
+
+
+def report_hostile() -> None:
+    """Print the processor time for hostile texts of one and two megabytes; a ratio of two is linear."""
+    preview("INFO warm\n" * 900 + "ERROR up\n", MEASURED_TOKENS, COUNTER)
+    for name, line in HOSTILE.items():
+        took = list[float]()
+        for size in (1_000_000, 2_000_000):
+            text = (line * (size // len(line) + 1))[:size]
+            began = time.process_time()
+            preview(text, MEASURED_TOKENS, COUNTER)
+            took.append(time.process_time() - began)
+        print(f"{name:26} {took[0]:8.3f} s {took[1]:8.3f} s  ratio {took[1] / took[0]:5.2f}", flush=True)
 
 
 def main() -> None:
     """Show all files in all ways, and print how much each way keeps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--sizes", action="store_true", help="measure the time by size instead; needs no files")
+    parser.add_argument("--sizes", help="measure time and memory for these sizes in MB instead, such as 0.1,1,10")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="the kinds of text to measure")
+    parser.add_argument("--hostile", action="store_true", help="measure hostile texts instead")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--max-tokens", type=int, default=300, help="tokens of a preview")
     parser.add_argument("--copies", type=int, default=3, help="copies of each file for each kind of anomaly")
-    parser.add_argument("--only", help="measure only this way of showing")
+    parser.add_argument("--only", action="append", help="measure only this way of showing; may be repeated")
     parser.add_argument("--verbose", action="store_true", help="name each anomaly that is not shown")
     args = parser.parse_args()
-    if args.sizes:
-        report_sizes()
+    if args.one:
+        preview("INFO warm\n" * 900 + "ERROR up\n", MEASURED_TOKENS, COUNTER)
+        print(*measured(args.one[0], int(args.one[1])))
         return
-    texts = {name: text for file in args.files for name, text in texts_of(file, args.max_tokens)}
+    if args.sizes:
+        report_sizes(list(map(float, args.sizes.split(","))), args.kinds.split(","))
+        return
+    if args.hostile:
+        report_hostile()
+        return
+    files = [one for file in args.files for one in (sorted(file.rglob("*")) if file.is_dir() else [file])]
+    texts = {name: text for file in files if file.is_file() for name, text in texts_of(file, args.max_tokens)}
+    texts = {name: text for name, text in texts.items() if COUNTER.exceeds(text, args.max_tokens)}
     copies = [
         (file, plant)
         for file, text in texts.items()
@@ -410,9 +610,11 @@ def main() -> None:
     for name, (show, package) in SHOWS.items():
         if find_spec(package) is None:
             print(f"{name:34} not installed")
-        elif args.only in {None, name}:
+        elif args.only is None or name in args.only:
             score = scored(name, show, texts, copies, args)
-            print(score.line(name))
+            print(score.line(name), flush=True)
+            own = (f"{kind} {100 * statistics.fmean(of):.1f} % of {len(of)}" for kind, of in sorted(score.own.items()))
+            print(f"    own measures: {', '.join(own)}")
             if name.startswith("buoyline"):
                 for kind, hits in sorted(score.found.items()):
                     print(f"    {kind:16} {sum(hits)}/{len(hits)}")
