@@ -47,7 +47,7 @@ async def stub_for(
         >>> log = "".join(f"line {number}: ok" + chr(10) for number in range(5_000))
         >>> result = ToolResult("call-1", "bash", (Text(log),))
         >>> print(asyncio.run(stub_for(MemoryWorkspace(), "s1", result, max_tokens=200)).partition("]")[0])
-        [Tool result offloaded: 5,000 lines, 34,000 tokens
+        [Tool result offloaded: 5,000 lines, about 34,000 tokens
     """
     counter = counter or default_counter()
     if not is_too_large(result, max_tokens, counter) and len(result.texts) == len(result.parts):
