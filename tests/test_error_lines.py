@@ -20,7 +20,8 @@ OTHERS = re.compile(r"\[([\d,]+) more lines? of trouble(?:, of ([\d,]+) kinds)?;
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_all_that_a_run_reports_as_wrong_is_shown(name: str) -> None:
     body = preview(OUTPUTS[name].text, 400, COUNTER)
-    texts = [line.text for line in parse_preview(body)]
+    lines = OUTPUTS[name].text.split("\n")
+    texts = [f"{lines[line.number - 1][: line.column - 1]}{line.text}" for line in parse_preview(body)]
     missing = [report for report in OUTPUTS[name].reports if not any(text.startswith(report[:40]) for text in texts)]
     assert not missing, body
     assert COUNTER.count(body) <= 400

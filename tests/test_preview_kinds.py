@@ -489,9 +489,9 @@ def test_removed_lines_make_a_file_and_a_hunk_as_large_as_added_ones() -> None:
     )
     digest = read(diff_digest, text)
     assert "Files by changed lines: cut.py -9 :9, grown.py +4 :1" in digest.facts
-    assert "Largest hunks: def cut(): 9 :11, def grow(): 4 :3" in digest.facts
+    assert "Largest hunks: cut 9 :11, grow 4 :3" in digest.facts
     weights = {finding.number: finding.weight for finding in digest.findings}
-    assert weights[9] > weights[1]
+    assert weights[11] > weights[3]
 
 
 def test_a_plain_diff_without_git_is_read() -> None:

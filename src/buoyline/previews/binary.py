@@ -94,6 +94,12 @@ def binary_digest(lines: Sequence[str]) -> Digest | None:
     return _decoded(lines) or _dumped(lines) or _spelled(lines)
 
 
+def is_binary(lines: Sequence[str]) -> bool:
+    """Check whether the first lines are decoded bytes rather than text."""
+    sample = "\n".join(lines)
+    return len(_STRANGE.findall(sample)) > _LEAST_STRANGE * len(sample)
+
+
 def _decoded(lines: Sequence[str]) -> Digest | None:
     sample = _sample(lines)
     escaped = len(_ESCAPE.findall(sample)) if "\\" in sample else 0
@@ -116,9 +122,8 @@ def _decoded(lines: Sequence[str]) -> Digest | None:
         )
     ]
     facts += rows("Longest strings", (f'"{run.text.strip()[:_SHOWN_CHARS]}" :{run.number}' for run in runs), most=1)
-    return Digest(
-        tuple(facts), tuple(Finding(run.number, 62.0 - place, column=run.column) for place, run in enumerate(runs))
-    )
+    findings = [Finding(run.number, 62.0 - place, column=run.column) for place, run in enumerate(runs)]
+    return Digest(tuple(facts), tuple(findings), is_free=True)
 
 
 def _sample(lines: Sequence[str]) -> str:

@@ -14,17 +14,20 @@ from buoyline.previews.digest import (
     common_folder,
     counted,
     fact,
-    is_continued,
     rows,
     share,
+    shortened,
     without_colors,
 )
+from buoyline.previews.source import CONTINUED
 
 _MAX_FILES = 20_000
 _MAX_HUNKS = 50_000
 _MAX_ODD = 12
 _MAX_PATH_CHARS = 400
-_SHOWN_FILES = 5
+_SHOWN_HUNKS = 16
+_SHOWN_PATH_CHARS = 48
+_NAME_CHARS = 40
 
 # This share of the text must belong to the diff: a report that quotes a diff is not a diff.
 _MOSTLY = 0.5
@@ -32,6 +35,8 @@ _ODD_IN_A_ROW = 3
 _ENDLESS = 1 << 60
 
 _BEGINNINGS = ("diff --git ", "diff --cc ", "diff --combined ", "diff -", "Index: ", "Only in ")
+_SIGNS = frozenset("+- ")
+_ENDS = (*_BEGINNINGS, "@@", "commit ", "From ")
 _COMMIT = re.compile(r"commit [0-9a-f]{7,64}\b|From [0-9a-f]{40} ")
 _HUNK = re.compile(r"(@{2,9}) ((?:[-+]\d{1,9}(?:,\d{1,9})? ){1,9})@{2,9} ?(.{0,100})")
 _EXTENDED = {
@@ -51,6 +56,9 @@ _EXTENDED = {
     "mode ": "",
     "====": "",
 }
+_HEADERS = tuple(_EXTENDED)
+# The name that a heading defines.
+_NAME = re.compile(r"([A-Za-z_][\w.:~$-]*)\s*(?:\(|=|:|\{|$)")
 _CONFLICT = re.compile(r"[-+ ]{0,3}(?:<{7} |>{7} |<{7}$|>{7}$)")
 
 
@@ -67,7 +75,8 @@ def diff_digest(lines: Sequence[str]) -> Digest | None:
     reader.read()
     if not reader.files or share(reader.known, reader.total) < _MOSTLY:
         return None
-    return Digest(tuple(_facts(reader)), tuple(_findings(reader)))
+    quoted = frozenset(number for number, line in enumerate(lines, 1) if line[:1] in _SIGNS and line[:4] != "--- ")
+    return Digest(tuple(_facts(reader)), tuple(_findings(reader)), quoted=quoted, is_free=True)
 
 
 class _Hunk(NamedTuple):
@@ -98,7 +107,7 @@ class _File:
 
 
 class _DiffReader:
-    """Reads a diff line by line; a hunk ends where its header says, so a removed ``-- x`` does not begin a file."""
+    """Reads a diff hunk by hunk; a hunk ends where its header says, so a removed ``-- x`` does not begin a file."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
@@ -108,82 +117,81 @@ class _DiffReader:
         self.odd: list[int] = []
         self.commits = 0
         self.known = 0
-        self.total = 0
-        self._old_left = self._new_left = 0
-        self._columns = 1
-        self._odd_in_a_row = 0
-        self._hunk_start = (0, 0, "")
+        self.total = sum(map(bool, lines))
         self._is_message = False
 
     def read(self) -> None:
-        for number, line in enumerate(self.lines, 1):
-            is_known = self._is_hunk_line(number, line) or self._is_header(number, line)
-            self.known += bool(line) and is_known
-            self.total += bool(line)
-        self._end_hunk()
+        place = 0
+        while place < len(self.lines):
+            line = self.lines[place]
+            place += 1
+            if line.startswith("@@") and (end := self._hunk(place, line)):
+                self.known += end - place + 1 - self.lines[place:end].count("")
+                place = end
+            else:
+                self.known += bool(line) and self._is_header(place, line)
 
-    def _is_hunk_line(self, number: int, line: str) -> bool:
-        if self._old_left <= 0 and self._new_left <= 0:
-            return False
-        if line[:1] not in {" ", "+", "-", "\\", ""}:
-            return self._is_odd_in_hunk(number, line)
-        if self._new_left > _ENDLESS // 2 and self._begins_paths(number, line):
-            return False
-        self._odd_in_a_row = 0
-        if line[:1] != "\\":
-            self._take(line[: self._columns])
-            if ("<<<" in line or ">>>" in line) and _CONFLICT.match(line) and len(self.conflicts) < _MAX_ODD:
-                self.conflicts.append(number)
-        return True
+    def _hunk(self, number: int, header: str) -> int:
+        """Read the hunk whose header is line *number*; return the number of its last line, 0 if it is no hunk."""
+        found = _HUNK.match(header)
+        if found is None and not self.files:
+            return 0
+        if not self.files:
+            self._begin(number, "", "")
+        ranges = found[2].split() if found is not None else []
+        old_left = _length(ranges[0]) if len(ranges) == 2 else 0  # noqa: PLR2004 - old and new
+        new_left = _length(ranges[-1]) if ranges else _ENDLESS
+        columns = len(found[1]) - 1 if found is not None else 1
+        added = removed = odd_in_a_row = 0
+        end = number
+        while end < len(self.lines) and (old_left > 0 or new_left > 0):
+            line = self.lines[end]
+            signs = line[:columns]
+            if line[:1] in _SIGNS or not line:
+                if new_left > _ENDLESS // 2 and self._begins_paths(end + 1, line):
+                    break
+                # A combined diff has a column for each parent.
+                is_added, is_removed = "+" in signs, "-" in signs
+                added += is_added
+                removed += is_removed and not is_added
+                new_left -= is_added or not is_removed
+                old_left -= columns == 1 and not is_added
+                odd_in_a_row = 0
+                self._see_conflict(end + 1, line)
+            elif not line.startswith(("\\", CONTINUED)):
+                # A line of another text in the middle of a hunk does not end it, three in a row do.
+                odd_in_a_row += 1
+                if line.startswith(_ENDS) or odd_in_a_row >= _ODD_IN_A_ROW:
+                    break
+                self.odd.append(end + 1)
+            end += 1
+        file = self.files[-1]
+        file.added, file.removed, file.hunks = file.added + added, file.removed + removed, file.hunks + 1
+        if len(self.hunks) < _MAX_HUNKS:
+            self.hunks.append(_Hunk(number, added + removed, (found[3] if found is not None else "").strip()))
+        return end
 
-    def _take(self, prefix: str) -> None:
-        if "+" in prefix:
-            self.files[-1].added += 1
-            self._new_left -= 1
-        elif "-" in prefix:
-            self.files[-1].removed += 1
-            self._old_left -= 1
-        else:
-            self._old_left -= 1
-            self._new_left -= 1
-        if self._old_left <= 0 and self._new_left <= 0:
-            self._end_hunk()
-
-    def _is_odd_in_hunk(self, number: int, line: str) -> bool:
-        if is_continued(line):
-            return True
-        self._odd_in_a_row += 1
-        is_end = self._odd_in_a_row >= _ODD_IN_A_ROW or line.startswith((*_BEGINNINGS, "@@")) or _COMMIT.match(line)
-        if is_end:
-            self._end_hunk()
-            return False
-        if len(self.odd) <= _MAX_ODD:
-            self.odd.append(number)
-        return True
+    def _see_conflict(self, number: int, line: str) -> None:
+        if ("<<<<" in line or ">>>>" in line) and _CONFLICT.match(line) and len(self.conflicts) < _MAX_ODD:
+            self.conflicts.append(number)
 
     def _is_header(self, number: int, line: str) -> bool:
         if line.startswith(_BEGINNINGS):
             self._begin(number, *_header_paths(line))
-        elif line.startswith("@@"):
-            return self._is_hunk(number, line)
-        elif line.startswith(("--- ", "+++ ")):
-            return self._is_path(number, line)
-        elif line.startswith(("commit ", "From ")) and _COMMIT.match(line):
+            return True
+        if line.startswith(("--- ", "+++ ")) and self._names_path(number, line):
+            return True
+        if line.startswith(_HEADERS) and self.files:
+            state = next(state for beginning, state in _EXTENDED.items() if line.startswith(beginning))
+            self.files[-1].states.update([state] if state else [])
+            return True
+        if line.startswith(("commit ", "From ")) and _COMMIT.match(line):
             self.commits += 1
             self._is_message = True
-        else:
-            return self._is_extended(line) or self._is_message
-        return True
+            return True
+        return self._is_message
 
-    def _is_extended(self, line: str) -> bool:
-        state = next((_EXTENDED[start] for start in _EXTENDED if line.startswith(start)), None)
-        if state is None or not self.files or self._is_message:
-            return False
-        if state:
-            self.files[-1].states.add(state)
-        return True
-
-    def _is_path(self, number: int, line: str) -> bool:
+    def _names_path(self, number: int, line: str) -> bool:
         path = line[4 : 4 + _MAX_PATH_CHARS].split("\t", 1)[0].strip()
         if line.startswith("+++"):
             if not self.files:
@@ -200,31 +208,7 @@ class _DiffReader:
     def _begins_paths(self, number: int, line: str) -> bool:
         return line.startswith("--- ") and number < len(self.lines) and self.lines[number].startswith("+++ ")
 
-    def _is_hunk(self, number: int, line: str) -> bool:
-        self._end_hunk()
-        found = _HUNK.match(line)
-        if not self.files:
-            if found is None:
-                return False
-            self._begin(number, "", "")
-        ranges = found[2].split() if found is not None else []
-        self._old_left = _length(ranges[0]) if len(ranges) == 2 else 0  # noqa: PLR2004 - old and new
-        self._new_left = _length(ranges[-1]) if ranges else _ENDLESS
-        self._columns = len(found[1]) - 1 if found is not None else 1
-        self._hunk_start = (number, self.files[-1].changed, found[3] if found is not None else "")
-        self.files[-1].hunks += 1
-        self._odd_in_a_row = 0
-        return True
-
-    def _end_hunk(self) -> None:
-        number, changed, heading = self._hunk_start
-        if number and len(self.hunks) < _MAX_HUNKS:
-            self.hunks.append(_Hunk(number, self.files[-1].changed - changed, heading.strip()))
-        self._hunk_start = (0, 0, "")
-        self._old_left = self._new_left = 0
-
     def _begin(self, number: int, old: str, new: str) -> None:
-        self._end_hunk()
         self._is_message = False
         if len(self.files) < _MAX_FILES:
             self.files.append(_File(number, old, new))
@@ -260,11 +244,14 @@ def _facts(reader: _DiffReader) -> Iterator[str]:
     added, removed = sum(file.added for file in files), sum(file.removed for file in files)
     yield fact(", ".join([f"Diff: {places}", f"+{added:,} -{removed:,}", *_states(reader)]))
     largest = sorted(files, key=lambda file: (-file.changed, file.number))
-    yield from rows("Files by changed lines", (_described(file, folder) for file in largest), most=4)
-    hunks = sorted((hunk for hunk in reader.hunks if hunk.heading), key=lambda hunk: (-hunk.changed, hunk.number))
-    yield from rows(
-        "Largest hunks", (f"{hunk.heading[:50]} {hunk.changed:,} :{hunk.number}" for hunk in hunks[:4]), most=1
-    )
+    yield from rows("Files by changed lines", (_described(file, folder) for file in largest), most=3)
+    hunks = sorted(reader.hunks, key=lambda hunk: (-hunk.changed, hunk.number))
+    yield from rows("Largest hunks", map(_hunk_item, hunks), most=3)
+
+
+def _hunk_item(hunk: _Hunk) -> str:
+    name = _NAME.search(hunk.heading)
+    return f"{(name[1] if name is not None else hunk.heading)[:_NAME_CHARS] or '@@'} {hunk.changed:,} :{hunk.number}"
 
 
 def _states(reader: _DiffReader) -> Iterator[str]:
@@ -281,15 +268,13 @@ def _states(reader: _DiffReader) -> Iterator[str]:
 def _described(file: _File, folder: str) -> str:
     changes = [f"+{file.added:,}"] * bool(file.added) + [f"-{file.removed:,}"] * bool(file.removed)
     states = [f"({', '.join(sorted(file.states))})"] * bool(file.states)
-    return " ".join([file.path.removeprefix(folder) or "?", *states, *changes, f":{file.number}"])
+    path = shortened(file.path.removeprefix(folder), _SHOWN_PATH_CHARS)
+    return " ".join([path or "?", *states, *changes, f":{file.number}"])
 
 
 def _findings(reader: _DiffReader) -> Iterator[Finding]:
-    largest = sorted(reader.files, key=lambda file: (-file.changed, file.number))
-    for place, file in enumerate(largest[:_SHOWN_FILES]):
-        yield Finding(file.number, 58.0 - place)
-    for hunk in sorted(reader.hunks, key=lambda hunk: (-hunk.changed, hunk.number))[:_SHOWN_FILES]:
-        yield Finding(hunk.number, 50.0)
+    for rank, hunk in enumerate(sorted(reader.hunks, key=lambda hunk: (-hunk.changed, hunk.number))[:_SHOWN_HUNKS]):
+        yield Finding(hunk.number, 60.5 - rank / 40)
     for number in reader.conflicts:
         yield Finding(number, 90.0, note="conflict marker")
     if len(reader.odd) <= _MAX_ODD:

@@ -57,15 +57,29 @@ class Digest:
             do.
         findings: Lines worth showing, in any order; a line may occur several times.
         alerts: Rows about outliers that are too many for a line each.
+        parts: Rows about parts of the text, such as records or paragraphs, in the order of the text; they are worth
+            more than its first and last lines.
+        quoted: The numbers of the lines that quote another text: words of errors in them are no errors of this one.
+        is_free: Whether nearly every line of such a text is unlike all others, as in a program or a page.
     """
 
     facts: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     alerts: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    quoted: frozenset[int] = frozenset()
+    is_free: bool = False
 
     def __add__(self, other: "Digest") -> "Digest":
         """Return both digests as one."""
-        return Digest(self.facts + other.facts, self.findings + other.findings, self.alerts + other.alerts)
+        return Digest(
+            self.facts + other.facts,
+            self.findings + other.findings,
+            self.alerts + other.alerts,
+            self.parts + other.parts,
+            self.quoted | other.quoted,
+            self.is_free or other.is_free,
+        )
 
 
 def by_place(findings: Iterable[Finding]) -> list[Finding]:
@@ -154,7 +168,8 @@ def sampled(lines: Sequence[str], most: int = 400) -> list[str]:
 
 def without_colors(lines: Sequence[str]) -> Sequence[str]:
     r"""Return *lines* without color codes and without ``\r`` at their ends."""
-    if not any("\x1b[" in line or "\\x1b[" in line or line.endswith("\r") for line in lines):
+    text = "\n".join(lines)
+    if "\x1b[" not in text and "\\x1b[" not in text and "\r" not in text:
         return lines
     return [_COLOUR.sub("", line).rstrip("\r") for line in lines]
 
@@ -226,7 +241,8 @@ class LinearPattern:
 
 def encoded_lines(lines: Sequence[str], chars: int) -> bytes:
     r"""Encode *lines*, each cut to *chars* and joined with ``\n``; at most 16 MB."""
-    text = "\n".join([line[:chars] for line in lines] if any(len(line) > chars for line in lines) else lines)
+    is_long = max(map(len, lines), default=0) > chars
+    text = "\n".join([line[:chars] for line in lines] if is_long else lines)
     return text.encode("utf-8", "replace")[:_MAX_BYTES]
 
 

@@ -1,4 +1,4 @@
-"""JSON documents and JSON lines: their shape, and the values that are outliers.
+"""JSON documents and JSON lines: their shape, their records, and the values that are outliers.
 
 Values at the same place of many records form a column, wherever the records are in the document;
 `buoyline.previews.outliers` finds the outliers of a column. A document without records still has a shape.
@@ -9,38 +9,42 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate, islice
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, islice
+from typing import Any, Final, TypeAlias, TypeGuard, cast
 
-from buoyline.messages.jsonl import is_array, is_object
-from buoyline.previews.digest import Digest, Finding
+from buoyline.previews.digest import Digest, Finding, fact
 from buoyline.previews.outliers import CONTAINER, ColumnValue, column_outliers
 from buoyline.previews.source import CONTINUED, visible
 
 # The parser of the standard library holds the interpreter for a whole document, which stops an event loop in another
-# thread for half a second at 15 MB. So this module walks the outermost one or two levels, and parses what they hold.
-
+# thread. So this module walks the outermost one or two levels, and parses what they hold.
 
 ValuePath: TypeAlias = tuple[str | int, ...]
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 # In a readable view, a string may contain a line break.
-_decode = json.JSONDecoder(strict=False).raw_decode
+_SCAN: Final[Any] = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
 
 
-class JsonMember(NamedTuple):
-    """A value in an array or an object; *key_at* is the offset of its key, or of itself in an array."""
-
-    key: str | int
-    key_at: int
-    at: int
-    end: int
-    value: Any
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Check for a parsed object; the parser makes no other mappings."""
+    return type(value) is dict
 
 
-def load_json(document: str) -> Any:
-    """Parse a JSON document.
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Check for a parsed array."""
+    return type(value) is list
+
+
+JsonMember: TypeAlias = tuple[str | int, int, int, int, Any]
+"""A value in an array or an object: its key, the offsets of the key (of itself in an array), its beginning and its end,
+and the value itself.
+"""
+
+
+def load_json(document: str, *, is_whole: bool = True) -> Any:
+    """Parse a JSON document; if not *is_whole*, only as much as is complete of its outermost two levels.
 
     Raises:
         json.JSONDecodeError: *document* is not valid JSON; ``pos`` says where.
@@ -48,8 +52,8 @@ def load_json(document: str) -> Any:
         RecursionError: The nesting is too deep.
     """
     start = _skipped(document, 0)
-    value, end = _loaded(document, start, levels=2 if document[start : start + 1] == "{" else 1)
-    if (rest := _skipped(document, end)) < len(document):
+    value, end = _loaded(document, start, 2 if document[start : start + 1] == "{" else 1, is_whole=is_whole)
+    if is_whole and (rest := _skipped(document, end)) < len(document):
         raise json.JSONDecodeError("more than one value", document, rest)
     return value
 
@@ -60,7 +64,7 @@ def value_offsets(document: str, places: Sequence[ValuePath]) -> dict[ValuePath,
     The search opens only containers on the way to a place. The parser skips the rest, once per level.
 
     Args:
-        document: Valid JSON.
+        document: Valid JSON, at least up to the places.
         places: The keys and indexes from the root to each value; for repeated keys, the last one counts.
 
     Returns:
@@ -72,31 +76,48 @@ def value_offsets(document: str, places: Sequence[ValuePath]) -> dict[ValuePath,
     while waiting:
         at, prefix, inner = waiting.pop()
         wanted = {place[len(prefix)] for place in inner}
-        for member in _members(document, at) if document[at] in "{[" else ():
-            if member.key not in wanted:
-                continue
-            path: ValuePath = (*prefix, member.key)
-            below = [place for place in inner if place[: len(path)] == path]
-            if path in below:
-                found[path] = member.key_at
-            deeper = [place for place in below if len(place) > len(path)]
-            if deeper:
-                waiting.append((member.at, path, deeper))
+        last = max(filter(_is_index, wanted), default=None) if document[at : at + 1] == "[" else None
+        for key, key_at, begin, _, _ in _members(document, at) if document[at] in "{[" else ():
+            if key in wanted:
+                path: ValuePath = (*prefix, key)
+                below = [place for place in inner if place[: len(path)] == path]
+                if path in below:
+                    found[path] = key_at
+                deeper = [place for place in below if len(place) > len(path)]
+                if deeper:
+                    waiting.append((begin, path, deeper))
+            if key == last:
+                break
     return found
 
 
-def _loaded(document: str, at: int, levels: int) -> tuple[Any, int]:
+def _is_index(key: str | int) -> TypeGuard[int]:
+    return isinstance(key, int)
+
+
+def _loaded(document: str, at: int, levels: int, *, is_whole: bool = True) -> tuple[Any, int]:
     opening = document[at : at + 1]
     if not levels or opening not in {"{", "["}:
-        return _decode(document, at)
-    members = list(_members(document, at, levels - 1))
-    end = _skipped(document, members[-1].end if members else at + 1) + 1
+        return _scanned(document, at)
+    members, end = list[JsonMember](), at + 1
+    try:
+        for member in _members(document, at, levels - 1, is_whole=is_whole):
+            members.append(member)
+            end = member[3]
+    except json.JSONDecodeError:
+        if is_whole:
+            raise
+        return _container(opening, members), len(document)
+    return _container(opening, members), min(_skipped(document, end) + 1, len(document))
+
+
+def _container(opening: str, members: Sequence[JsonMember]) -> Any:
     if opening == "{":
-        return {member.key: member.value for member in members}, end
-    return [member.value for member in members], end
+        return {str(key): value for key, _, _, _, value in members}
+    return [member[4] for member in members]
 
 
-def _members(document: str, at: int, levels: int = 0) -> Iterator[JsonMember]:
+def _members(document: str, at: int, levels: int = 0, *, is_whole: bool = True) -> Iterator[JsonMember]:
     """Yield the members of the array or object that begins at *at*, in order."""
     closing = "}" if document[at] == "{" else "]"
     position, index, sign = _skipped(document, at + 1), 0, ","
@@ -107,8 +128,8 @@ def _members(document: str, at: int, levels: int = 0) -> Iterator[JsonMember]:
         named: str | int = index
         if closing == "}":
             named, position = _key(document, position)
-        value, end = _loaded(document, position, levels)
-        yield JsonMember(named, key_at, position, end, value)
+        value, end = _loaded(document, position, levels, is_whole=is_whole) if levels else _scanned(document, position)
+        yield named, key_at, position, end, value
         position, index = _skipped(document, end), index + 1
         sign = document[position : position + 1]
         if sign not in {",", closing}:
@@ -120,11 +141,18 @@ def _key(document: str, position: int) -> tuple[str, int]:
     """Return a key and the offset of its value."""
     if document[position : position + 1] != '"':
         raise json.JSONDecodeError("no key", document, position)
-    key, end = _decode(document, position)
+    key, end = _scanned(document, position)
     colon = _skipped(document, end)
     if document[colon : colon + 1] != ":":
         raise json.JSONDecodeError("no ':' behind a key", document, colon)
     return str(key), _skipped(document, colon + 1)
+
+
+def _scanned(document: str, at: int) -> tuple[Any, int]:
+    try:
+        return cast("tuple[Any, int]", _SCAN(document, at))
+    except StopIteration as error:
+        raise json.JSONDecodeError("no value", document, error.value) from None
 
 
 def _skipped(document: str, position: int) -> int:
@@ -132,32 +160,79 @@ def _skipped(document: str, position: int) -> int:
     return position if blanks is None else blanks.end()
 
 
-_LinkedPath: TypeAlias = tuple[Any, ...]
-"""Linked from the inside out: ``(key, path of the container)``, ``()`` for the root. Records share the path of their
-array.
-"""
-
-_MAX_VALUES = 300_000
+_MAX_VALUES = 200_000
+_LARGEST = 10**300
+_MAX_KEYS = 200
 _MAX_FINDINGS = 24
 _LEAST_RECORDS = 8
 _MAP_KEYS = 16
 _SHOWN_KEYS = 12
 _SHOWN_CHARS = 40
-_MAX_CHARS = 16_000_000
 _MOST = 0.9
 _SURE = 50
 _DOUBT = 16.0
 _MOST_OWN_KEYS = 8
 _MOST_PER_RECORD = 2
 _CONTINUED = f"\n{CONTINUED}"
-_ANY = "*"
 
 
-@dataclass(slots=True)
 class _Column:
-    raw: list[object] = field(default_factory=list[object])
-    values: list[ColumnValue] = field(default_factory=list[ColumnValue])
-    paths: list[_LinkedPath] = field(default_factory=list[_LinkedPath])
+    """The values at the same place of many records.
+
+    The value at each place is a member of the value at *owners* of the parent, under *key*, or under *keys* if these
+    differ.
+    """
+
+    def __init__(
+        self,
+        values: Sequence[Any],
+        parent: "_Column | None" = None,
+        owners: Sequence[int] = (),
+        key: str = "",
+        keys: Sequence[str | int] = (),
+    ) -> None:
+        self.values, self._parent, self._owners, self._key, self._keys = values, parent, owners, key, keys
+
+    def path(self, place: int) -> ValuePath:
+        """Return the path of a value."""
+        if self._parent is None:
+            return ()
+        key = self._keys[place] if self._keys else self._key
+        return (*self._parent.path(self._owners[place]), key)
+
+    def flat(self) -> Sequence[ColumnValue]:
+        """Return the values as `column_outliers` takes them; containers have no content there."""
+        kinds = set(map(type, self.values))
+        if kinds <= {str, bool, float, type(None)}:
+            return self.values
+        return [_flat(value) for value in self.values]
+
+    def children(self) -> Iterator["_Column"]:
+        """Yield the columns of the members of these values."""
+        maps, fields, arrays = list[int](), list[int](), list[int]()
+        if not {dict, list} & set(map(type, self.values)):
+            return
+        for place, value in enumerate(self.values):
+            if is_object(value):
+                (maps if _is_map(value) else fields).append(place)
+            elif is_array(value):
+                arrays.append(place)
+        members = list[tuple[int, list[tuple[str | int, Any]]]]()
+        members += [(place, list(self.values[place].items())) for place in maps]
+        for place in arrays:
+            elements: list[Any] = self.values[place]
+            members.append((place, [(index, value) for index, value in enumerate(elements)]))
+        if members:
+            yield _Column(
+                [value for _, pairs in members for _, value in pairs],
+                self,
+                [place for place, pairs in members for _ in pairs],
+                keys=[key for _, pairs in members for key, _ in pairs],
+            )
+        counts = Counter(chain.from_iterable(self.values[place] for place in fields))
+        for key, count in counts.most_common(_MAX_KEYS):
+            owners = fields if count == len(fields) else [place for place in fields if key in self.values[place]]
+            yield _Column([self.values[place][key] for place in owners], self, owners, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,24 +271,17 @@ def odd_values(document: object) -> list[OddValue]:
     """Find the outliers of a document: values, and objects that lack a common key or have a rare one.
 
     Args:
-        document: A JSON value; only its first 300,000 values count.
+        document: A JSON value; only its first 200,000 values count.
 
     Returns:
         At most two dozen, the most striking first.
     """
-    columns: dict[_LinkedPath, _Column] = {}
-    objects: dict[_LinkedPath, list[tuple[tuple[str, ...], _LinkedPath]]] = {}
-    for general, path, value in islice(_values(document), _MAX_VALUES):
-        if is_object(value):
-            objects.setdefault(general, []).append((tuple(value), path))
-        column = columns.get(general)
-        if column is None:
-            column = columns[general] = _Column()
-        column.raw.append(value)
-        column.values.append(_flat(value))
-        column.paths.append(path)
-    found = [odd for column in columns.values() for odd in _odd_in_column(column)]
-    found += [odd for members in objects.values() for odd in _odd_keys(members)]
+    waiting, count, found = [_Column([document])], 0, list[OddValue]()
+    while waiting and count < _MAX_VALUES:
+        column = waiting.pop(0)
+        count += len(column.values)
+        found += _odd_in_column(column)
+        waiting += column.children()
     found.sort(key=lambda odd: -odd.weight)
     return _spread(found)[:_MAX_FINDINGS]
 
@@ -222,22 +290,6 @@ def spelled_path(place: ValuePath) -> str:
     """Write a place in JSONPath syntax without the root, such as ``features[3].mag``."""
     spelled = "".join(f"[{key}]" if isinstance(key, int) else f".{_word(key)}" for key in place)
     return spelled.removeprefix(".")
-
-
-def _values(document: object) -> Iterator[tuple[_LinkedPath, _LinkedPath, object]]:
-    """Yield each value with its general path, which all records share, and its own path; without recursion."""
-    waiting: list[tuple[_LinkedPath, _LinkedPath, object]] = [((), (), document)]
-    while waiting:
-        general, path, value = waiting.pop()
-        yield general, path, value
-        if is_object(value):
-            is_map = _is_map(value)
-            waiting += [
-                ((_ANY if is_map else key, general), (key, path), child) for key, child in reversed(list(value.items()))
-            ]
-        elif is_array(value):
-            inner = (_ANY, general)
-            waiting += [(inner, (index, path), value[index]) for index in range(len(value) - 1, -1, -1)]
 
 
 def _is_map(value: Mapping[str, Any]) -> bool:
@@ -251,14 +303,13 @@ def _is_map(value: Mapping[str, Any]) -> bool:
 
 def _flat(value: object) -> ColumnValue:
     """Return the value as a column stores it; containers have no content there."""
-    if is_object(value) or is_array(value):
+    kind = type(value)
+    if kind is dict or kind is list:
         return CONTAINER
-    if value is None or isinstance(value, (str, bool)):
-        return value
-    try:
-        return float(value) if isinstance(value, (int, float)) else None
-    except OverflowError:
-        return str(value)
+    if kind is not int:
+        return cast("ColumnValue", value)
+    number = cast("int", value)
+    return number if -_LARGEST < number < _LARGEST else str(number)
 
 
 def _spread(found: Sequence[OddValue]) -> list[OddValue]:
@@ -266,49 +317,55 @@ def _spread(found: Sequence[OddValue]) -> list[OddValue]:
     of_record = Counter[ValuePath]()
     spread: list[OddValue] = []
     for odd in found:
-        last = max((at for at, key in enumerate(odd.place) if isinstance(key, int)), default=-1)
-        record = odd.place[: last + 1]
+        record = _record_place(odd.place)
         of_record[record] += 1
-        is_more = last >= 0 and of_record[record] > _MOST_PER_RECORD
+        is_more = bool(record) and of_record[record] > _MOST_PER_RECORD
         spread.append(replace(odd, weight=odd.weight / 2) if is_more else odd)
     return sorted(spread, key=lambda odd: -odd.weight)
+
+
+def _record_place(place: ValuePath) -> ValuePath:
+    """Return the path up to the innermost index."""
+    last = max((at for at, key in enumerate(place) if isinstance(key, int)), default=-1)
+    return place[: last + 1]
 
 
 def _odd_in_column(column: _Column) -> Iterator[OddValue]:
     if len(column.values) < _LEAST_RECORDS:
         return
-    for outlier in column_outliers(column.values):
-        value = column.raw[outlier.place]
+    for outlier in column_outliers(column.flat()):
+        value = column.values[outlier.place]
         shown = f"{shape_of(value, depth=1)}: " if is_object(value) or is_array(value) else ""
-        yield OddValue(_place_of(column.paths[outlier.place]), outlier.weight, shown + outlier.reason)
+        yield OddValue(column.path(outlier.place), outlier.weight, shown + outlier.reason)
+    if dict in set(map(type, column.values)):
+        yield from _odd_keys(column, [place for place, value in enumerate(column.values) if is_object(value)])
 
 
-def _odd_keys(members: Sequence[tuple[tuple[str, ...], _LinkedPath]]) -> Iterator[OddValue]:
-    if len(members) < _LEAST_RECORDS:
+def _odd_keys(column: _Column, places: Sequence[int]) -> Iterator[OddValue]:
+    if len(places) < _LEAST_RECORDS:
         return
-    counts = Counter(key for keys, _ in members for key in keys)
+    members = [column.values[place] for place in places]
+    counts = Counter(chain.from_iterable(members))
     few = max(1, min(3, len(members) // 50))
     own = {key for key, count in counts.items() if count <= few}
     missed = {key for key, count in counts.items() if 0 < len(members) - count <= few}
     if len(own) > _MOST_OWN_KEYS:
         # Keys that differ in each object are names, not fields.
         own = set[str]()
-    odd = [(keys, path) for keys, path in members if not missed <= set(keys) or own.intersection(keys)]
+    if not own and not missed:
+        return
+    odd = [
+        (place, keys)
+        for place, keys in zip(places, members, strict=True)
+        if not missed <= keys.keys() or not own.isdisjoint(keys)
+    ]
     doubt = _DOUBT * max(0.0, 1 - len(members) / _SURE)
     weight = (93.0 if len(odd) <= _MOST_PER_RECORD + 1 else 84.0 - len(odd)) - doubt
-    for keys, path in odd:
+    for place, keys in odd:
         has, lacks = [key for key in keys if key in own], sorted(missed.difference(keys))
         reasons = [f"only {counts[has[0]]} of {len(members):,} with {_listed(has)}"] if has else []
         reasons += [f"without {_listed(lacks)}"] if lacks else []
-        yield OddValue((*_place_of(path), *has[:1]), weight, ", ".join(reasons), has[0] if has else "")
-
-
-def _place_of(path: _LinkedPath) -> ValuePath:
-    keys: list[str | int] = []
-    while path:
-        key, path = path
-        keys.append(key)
-    return tuple(reversed(keys))
+        yield OddValue((*column.path(place), *has[:1]), weight, ", ".join(reasons), has[0] if has else "")
 
 
 def _listed(keys: Sequence[str], most: int = 3) -> str:
@@ -350,38 +407,208 @@ def _scalar(value: object) -> str:
     return json.dumps(value) if isinstance(value, (bool, float)) or value is None else str(value)[:_SHOWN_CHARS]
 
 
-def document_digest(text: str) -> Digest | None:
-    """Read *text*, a JSON document or its readable view: its shape and outliers; None if it is no object or array."""
-    if len(text) > _MAX_CHARS or text.lstrip()[:1] not in {"{", "["}:
+_RECORD_CHARS = 160
+_SHAPE_CHARS = 200
+_LAST_CHARS = 2_000
+_MAX_ROWS = 60
+_MAX_LINES = 20_000
+_LEAST_SCORE = 0.1
+_HEAD_CHARS = 100_000
+_SAMPLED_ROWS = 400
+_TELLING = ("name", "title", "path", "file", "line", "message", "body", "text", "error", "status", "summary", "id")
+_FIELD_CHARS = 80
+_MOST_FIELDS = 4
+_MAX_LEVELS = 4
+
+
+def compact(value: Any, first: Sequence[str | int] = (), chars: int = _RECORD_CHARS) -> str:
+    """Write an object on one line, its members at *first*, the path from it, before the others."""
+    parts, size = list[str](), 0
+    for name, leaf in _leaves(value, first, ""):
+        shown = f"{name}: {_short(leaf)}" if name else _short(leaf)
+        parts.append(shown)
+        size += len(shown) + 2
+        if size > chars:
+            break
+    return shortened_end(", ".join(parts), chars)
+
+
+def shortened_end(text: str, chars: int) -> str:
+    """Return *text* with an ellipsis as its end if it is longer than *chars*."""
+    return text if len(text) <= chars else f"{text[: chars - 1]}\u2026"
+
+
+def _leaves(value: Any, first: Sequence[str | int], name: str) -> Iterator[tuple[str, Any]]:
+    if not is_object(value) or name.count(".") > _MAX_LEVELS:
+        yield name, value
+        return
+    ahead = first[0] if first else None
+    keys = [key for key in value if key == ahead] + [key for key in value if key != ahead]
+    for key in keys:
+        yield from _leaves(
+            value[key], first[1:] if key == ahead else (), f"{name}.{_word(key)}" if name else _word(key)
+        )
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, str):
+        return json.dumps(visible(shortened_end(value, _FIELD_CHARS)), ensure_ascii=False)
+    if is_array(value) and len(value) <= _MOST_FIELDS and not any(is_object(one) or is_array(one) for one in value):
+        return f"[{', '.join(map(_short, value))}]"
+    return shape_of(value, depth=1) if is_object(value) or is_array(value) else _scalar(value)
+
+
+def document_digest(text: str, *, is_whole: bool = True) -> Digest | None:
+    """Read *text*, a JSON document or its readable view: shape, records and outliers; None if it is neither.
+
+    If not *is_whole*, *text* is the beginning of the document.
+    """
+    if text.lstrip()[:1] not in {"{", "["}:
         return None
     joined = _JoinedView(text)
     try:
-        document = load_json(joined.text)
+        document = load_json(joined.text, is_whole=is_whole)
     except json.JSONDecodeError as error:
-        return _broken(text, joined.offset(error.pos))
+        if len(joined.text) - error.pos > _LAST_CHARS:
+            return _broken(text, joined.offset(error.pos))
+        return document_digest(text, is_whole=False) if is_whole else None  # it breaks off at its end
     except (ValueError, RecursionError):  # a number of thousands of digits, or a thousand brackets
         return None
-    if not document:
+    if not document or (not is_whole and _is_lines(joined.text)):
         return None
+    return _document_digest(document, joined, is_whole=is_whole)
+
+
+def _document_digest(document: Any, joined: "_JoinedView", *, is_whole: bool) -> Digest:
     odd = odd_values(document)
     keys = list(dict.fromkeys(value.key for value in odd if value.key))
     if len(keys) <= _MOST_PER_RECORD + 1:
         keys = []
     placed = [value for value in odd if value.key not in keys]
-    offsets = value_offsets(joined.text, [value.place for value in placed])
-    findings: list[Finding] = []
-    for value in placed:
-        if value.place in offsets:
-            number, column = _line_and_column(text, joined.offset(offsets[value.place]))
-            findings.append(Finding(number, value.weight, column, note=_note(value.place, value.reason)))
+    records, rows = _telling_rows(document)
+    if not records:
+        records, rows = _telling_leaves(document)
+    places = {value.place for value in placed} | {_record_place(value.place) for value in placed} | set(records)
+    offsets = value_offsets(joined.text, list(places))
+    findings = [_finding(document, value, offsets, joined) for value in placed if value.place in offsets]
+    parts = tuple(
+        fact(f"{spelled_path(place)} :{joined.line_and_column(offsets[place])[0]} {row}")
+        for place, row in zip(records, rows, strict=True)
+        if place in offsets
+    )
     # The agent can search for each key, so one row names all of them.
     alerts = (f"Keys that few objects have: {_listed(keys, _MAX_FINDINGS)}",) if keys else ()
-    return Digest((f"JSON: {shape_of(document)}",), tuple(findings), alerts)
+    beginning = "" if is_whole else " (of the beginning)"
+    shape = f"JSON: {shape_of(document)}{beginning}"
+    shape = shortened_end(shape, _SHAPE_CHARS) if parts else shape
+    return Digest((shape,), tuple(findings), alerts, parts=parts)
+
+
+def _finding(document: Any, odd: OddValue, offsets: Mapping[ValuePath, int], joined: "_JoinedView") -> Finding:
+    number, column = joined.line_and_column(offsets[odd.place])
+    place = _record_place(odd.place)
+    if not place:
+        return Finding(number, odd.weight, column, note=_note(odd.place, odd.reason))
+    record, value = _value_at(document, place), _value_at(document, odd.place)
+    start = joined.line_and_column(offsets[place])
+    rest = odd.place[len(place) :]
+    if start[0] == number:
+        # The line holds the whole record: it is shown from its own start.
+        own = f"{spelled_path(rest)} {_short(value)}: " if rest else ""
+        return Finding(number, odd.weight, start[1], note=f"{own}{odd.reason}: {spelled_path(odd.place)}")
+    others = f" of {{{compact(record, rest)}}}" if rest and is_object(record) else f" {_short(record)}"
+    return Finding(number, odd.weight, column, note=f"{_note(odd.place, odd.reason)}{others}")
+
+
+def _value_at(document: Any, place: ValuePath) -> Any:
+    for key in place:
+        document = document[key]
+    return document
+
+
+def _telling_rows(document: Any) -> tuple[list[ValuePath], list[str]]:
+    """Return the places of the records of the largest array of objects, and what tells each from the others."""
+    best: tuple[ValuePath, Sequence[Any]] = ((), ())
+    waiting: list[tuple[ValuePath, Any]] = [((), document)]
+    while waiting:
+        place, value = waiting.pop(0)
+        if is_array(value) and len(value) > len(best[1]) and all(map(is_object, value[:_SAMPLED_ROWS])):
+            best = place, value
+        if is_object(value) and len(place) < _MAX_LEVELS:
+            waiting += [((*place, key), child) for key, child in islice(value.items(), _SHOWN_KEYS)]
+    place, records = best
+    fields = _telling_fields(records[:_SAMPLED_ROWS])
+    if len(records) < 2 or not fields:  # noqa: PLR2004 - one record is no row of a table
+        return [], []
+    shown = records[:_MAX_ROWS]
+    rows = [
+        " \u00b7 ".join(_plain(leaves[name]) for name in fields if name in leaves)
+        for leaves in map(_named_leaves, shown)
+    ]
+    return [(*place, index) for index in range(len(shown))], rows
+
+
+def _telling_leaves(document: Any) -> tuple[list[ValuePath], list[str]]:
+    """Return the places of the texts of a document without records that say most, and their beginnings."""
+    found: list[tuple[ValuePath, str]] = []
+    waiting: list[tuple[ValuePath, Any]] = [((), document)]
+    while waiting and len(found) < _MAX_ROWS:
+        place, value = waiting.pop(0)
+        if isinstance(value, str) and place:
+            if " " in value.strip() or place[-1] in _TELLING:
+                found.append((place, _plain(value)))
+        elif len(place) < _MAX_LEVELS and (is_object(value) or is_array(value)):
+            members: Iterator[tuple[str | int, Any]] = iter(value.items() if is_object(value) else enumerate(value))
+            waiting += [((*place, key), child) for key, child in islice(members, _MAX_ROWS)]
+    return [place for place, _ in found], [text for _, text in found]
+
+
+def _telling_fields(records: Sequence[Any]) -> list[str]:
+    """Choose up to four fields whose values differ and can be read."""
+    columns: dict[str, list[Any]] = {}
+    for leaves in map(_named_leaves, records):
+        for name, value in islice(leaves.items(), _MAX_KEYS):
+            columns.setdefault(name, []).append(value)
+    scored: list[tuple[float, int, str]] = []
+    for place, (name, values) in enumerate(columns.items()):
+        if 2 * len(values) < len(records) or any(is_array(value) or is_object(value) for value in values):
+            continue
+        texts = [value for value in values if isinstance(value, str)]
+        differing = len({str(value)[:200] for value in values}) / len(values)
+        is_link = sum("://" in text or (len(text) > 24 and " " not in text and "/" not in text) for text in texts)  # noqa: PLR2004 - a digest or a key
+        score = differing + 0.5 * bool(texts) - 2 * (is_link > len(texts) / 2)
+        last = name.rpartition(".")[2].lower()
+        score += next((1.0 - 0.05 * rank for rank, word in enumerate(_TELLING) if word == last), 0.0)
+        score += 0.3 * any(" " in text for text in texts[:20])
+        if score > _LEAST_SCORE and differing * len(values) > 1:  # constants tell nothing
+            scored.append((-score, place, name))
+    best = sorted(scored)[:_MOST_FIELDS]
+    return [name for _, _, name in sorted(best, key=lambda field: field[1])]
+
+
+def _named_leaves(record: Any) -> dict[str, Any]:
+    return dict(_leaves(record, (), ""))
+
+
+def _plain(value: Any) -> str:
+    text = value if isinstance(value, str) else _short(value)
+    return " ".join(shortened_end(visible(text[: 3 * _FIELD_CHARS]), 2 * _FIELD_CHARS).split())
+
+
+def is_document(text: str) -> bool:
+    """Check whether a text begins like one JSON document, not like a document in each line."""
+    return text.lstrip()[:1] in {"{", "["} and not _is_lines(text)
+
+
+def _is_lines(text: str) -> bool:
+    """Check whether the first lines are JSON values each."""
+    lines = text[:_HEAD_CHARS].split("\n", 3)[:2]
+    return len(lines) > 1 and all(_record(line) is not None for line in lines)
 
 
 def _broken(text: str, offset: int) -> Digest | None:
     """Report where valid JSON ends; None if that is among the first lines or in the last one."""
-    number, column = _line_and_column(text, offset)
+    number, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset) - 1
     if number < _LEAST_RECORDS or number == text.count("\n") + 1:
         return None
     return Digest((), (Finding(number, 95.0, column, note="no valid JSON from here on"),))
@@ -393,16 +620,26 @@ class _JoinedView:
     def __init__(self, view: str) -> None:
         """Join the wrapped lines of *view*; other texts hardly change."""
         parts = view.split(_CONTINUED)
-        self.text = "".join(parts)
+        self.text = view if len(parts) == 1 else "".join(parts)
+        self._view = view
         self._ends = list(accumulate(map(len, parts)))
 
     def offset(self, offset: int) -> int:
         """Return the offset in the view of a character of the document."""
         return offset + len(_CONTINUED) * bisect_right(self._ends, offset)
 
+    def line_and_column(self, offset: int) -> tuple[int, int]:
+        """Return the line number and the column in the view of a character of the document."""
+        offset = self.offset(offset)
+        return self._view.count("\n", 0, offset) + 1, offset - self._view.rfind("\n", 0, offset) - 1
+
 
 def records_digest(lines: Sequence[str]) -> Digest | None:
     """Read each line as a JSON value; None if most lines are not objects or arrays."""
+    sample = [line for line in lines[:_SHOWN_CHARS] if line.strip()]
+    if sum(line.lstrip()[:1] in {"{", "["} for line in sample) < _MOST * len(sample):
+        return None
+    lines = lines[:_MAX_LINES]
     parsed = [(number, record) for number, record in enumerate(map(_record, lines), 1) if record is not None]
     filled = sum(1 for line in lines if line.strip())
     if len(parsed) < 2 or len(parsed) < _MOST * filled:  # noqa: PLR2004 - one would be a document
@@ -415,7 +652,9 @@ def records_digest(lines: Sequence[str]) -> Digest | None:
     numbers = {number for number, _ in parsed}
     broken = [number for number, line in enumerate(lines, 1) if line.strip() and number not in numbers]
     odd += [Finding(number, 94.0, note="no JSON") for number in broken[:_MOST_OWN_KEYS]]
-    return Digest((f"JSON lines: {len(parsed):,} like {shape_of(parsed[0][1])}",), tuple(odd))
+    _, rows = _telling_rows([record for _, record in parsed])
+    parts = tuple(fact(f"line {number}: {row}") for (number, _), row in zip(parsed, rows, strict=False))
+    return Digest((f"JSON lines: {len(parsed):,} like {shape_of(parsed[0][1])}",), tuple(odd), parts=parts)
 
 
 def _record(line: str) -> object:
@@ -426,10 +665,6 @@ def _record(line: str) -> object:
         return json.loads(line, strict=False)
     except (ValueError, RecursionError):
         return None
-
-
-def _line_and_column(text: str, offset: int) -> tuple[int, int]:
-    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset) - 1
 
 
 def _note(place: ValuePath, reason: str) -> str:

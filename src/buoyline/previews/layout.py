@@ -11,13 +11,17 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from buoyline.previews.digest import MAX_ERROR_KINDS, MUST_SHOW_WEIGHT, Digest, Finding, by_place, counted
-from buoyline.previews.lines import MAX_SHOWN_CHARS, LineExcerpt, LinePlace
+from buoyline.previews.lines import MAX_SHOWN_CHARS, LineExcerpt, LinePlace, LinePrefix
+from buoyline.previews.source import visible
 from buoyline.tokens import TextCounter
 
 _NUMBERED = re.compile(r"([1-9][0-9]{0,15})(?::([1-9][0-9]{0,15}))?: (.*)", re.DOTALL)
 _MARK = " <<< "
-_CUT = re.compile(r"(.*) \[\.\.\. ([1-9][0-9]{0,2}(?:,[0-9]{3}){0,5}) more characters\]", re.DOTALL)
-_LEAST_CUT_CHARS = 30
+# Stubs of earlier versions spell the mark of a cut out.
+_CUT = re.compile(
+    r"(.*)(?: \u2026\+([1-9][0-9]{0,15})| \[\.\.\. ([1-9][0-9]{0,2}(?:,[0-9]{3}){0,5}) more characters\])", re.DOTALL
+)
+_LEAST_CUT_CHARS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +45,24 @@ class PreviewLine:
     def __str__(self) -> str:
         """Return the row of the preview."""
         place = f"{self.number}" if self.column == 1 else f"{self.number}:{self.column}"
-        rest = f" [... {self.cut_chars:,} more characters]" if self.cut_chars else ""
+        rest = f" \u2026+{self.cut_chars}" if self.cut_chars else ""
         return f"{place}: {self.text}{rest}{_MARK + self.mark if self.mark else ''}"
 
     def narrowed(self, chars: int) -> "PreviewLine":
-        """Return the row with at most *chars* of its text; the mark may be as long again."""
+        """Return the row with at most *chars* of its text; the mark may be longer."""
         cut = max(len(self.text) - chars, 0)
-        mark = self.mark if len(self.mark) <= max(chars, _LEAST_CUT_CHARS) else self.mark[:chars] + "..."
-        # A cut must save more than the words that report it.
+        room = max(chars * 3 // 2, _LEAST_MARK_CHARS)
+        mark = self.mark if len(self.mark) <= room else f"{self.mark[: room - 1]}\u2026"
+        # A cut must save more than its own mark.
         if cut <= _LEAST_CUT_CHARS:
             return replace(self, mark=mark)
         return replace(self, text=self.text[:chars], cut_chars=self.cut_chars + cut, mark=mark)
 
 
-def preview_line(number: int, excerpt: LineExcerpt, mark: str = "") -> PreviewLine:
-    """Return a part of line *number* as a row."""
+def preview_line(number: int, excerpt: LineExcerpt, mark: str = "", skipped: int = 0) -> PreviewLine:
+    """Return a part of line *number* as a row, without its first *skipped* characters."""
     rest = max(excerpt.chars - excerpt.first - len(excerpt.text), 0)
-    return PreviewLine(number, excerpt.text, rest, excerpt.first + 1, mark)
+    return PreviewLine(number, excerpt.text[skipped:], rest, excerpt.first + skipped + 1, mark)
 
 
 def parse_preview(body: str) -> list[PreviewLine]:
@@ -69,7 +74,7 @@ def parse_preview(body: str) -> list[PreviewLine]:
     for row in filter(None, map(_NUMBERED.fullmatch, body.split("\n"))):
         text, _, mark = row[3].partition(_MARK)
         cut = _CUT.fullmatch(text)
-        shown, cut_chars = (text, 0) if cut is None else (cut[1], int(cut[2].replace(",", "")))
+        shown, cut_chars = (text, 0) if cut is None else (cut[1], int((cut[2] or cut[3]).replace(",", "")))
         parsed.append(PreviewLine(int(row[1]), shown, cut_chars, int(row[2] or 1), mark))
     return parsed
 
@@ -128,18 +133,35 @@ def _pattern(word: str) -> str:
     return _DIGITS.sub("[0-9]+", escaped)
 
 
-_WIDTHS = (MAX_SHOWN_CHARS, 400, 240, 160, 120, 90, 70, 50)
+# The characters of a line by its weight: of the worst, of those worth showing, of the first and last lines.
+_WIDTHS = (
+    (MAX_SHOWN_CHARS, 400, 160),
+    (400, 240, 120),
+    (240, 160, 90),
+    (200, 120, 60),
+    (200, 80, 40),
+    (140, 70, 40),
+    (100, 60, 40),
+    (70, 50, 40),
+    (50, 40, 40),
+)
+_LEAST_WANTED = 5
+_LEAST_MARK_CHARS = 80
+_LEAST_FACT_CHARS = 120
 _MUST_SHARE = 0.85
-_OUTER = 96.0
+_OUTER = 96.25
 _FILLING = 60.0
-_WANTED = 64.0
-_LEAST_WANTED_CHARS = 70
+_WANTED = 66.0
 _FACT = 94.0
+_PREFIX = 93.0
 _MORE_FACTS = 73.0
+_PARTS = 66.0
 _ALERT = 90.0
 _HEAD_SHARE = 0.6
 _LAST_CHARS = 100
 _TOKENS_PER_ROW = 4
+_MOST_CHARS_PER_TOKEN = 6
+_LEAST_PREFIXED = 3
 
 
 class PreviewBudget:
@@ -151,6 +173,7 @@ class PreviewBudget:
         self.counter = counter
         self._max_tokens = max_tokens
         self._before = before
+        self._costs: dict[str, int] = {}
 
     def fits(self, preview: str) -> bool:
         """Check whether *preview* keeps to the limit; counting stops there."""
@@ -158,17 +181,20 @@ class PreviewBudget:
 
     def cost(self, row: object) -> int:
         """Return the tokens of a row alone, which is close to its share of a preview."""
-        return max(1, self.counter.count(f"{row}\n"))
+        text = f"{row}\n"
+        if text not in self._costs:
+            self._costs[text] = max(1, self.counter.count(text))
+        return self._costs[text]
 
 
 class PreviewPlan(NamedTuple):
-    """The lines that a preview may show, the heaviest first, and all error lines, also those without room."""
+    """The rows that a preview may show, the heaviest first, and all error lines, also those without room."""
 
-    facts: tuple[str, ...]
-    alerts: tuple[str, ...]
+    facts: tuple["_PreviewRow", ...]
     findings: tuple[Finding, ...]
     total: int
     error_lines: tuple[Finding, ...] = ()
+    prefix: LinePrefix | None = None
 
     @property
     def places(self) -> frozenset[LinePlace]:
@@ -176,12 +202,22 @@ class PreviewPlan(NamedTuple):
         return frozenset((finding.number, finding.column) for finding in self.findings)
 
 
-def plan_preview(digest: Digest, total: int, chars: int, max_tokens: int) -> PreviewPlan:
-    """Choose the lines that may be shown: findings, first and last lines, at most one per four tokens."""
+def plan_preview(
+    digest: Digest, total: int, chars: int, max_tokens: int, prefix: LinePrefix | None = None
+) -> PreviewPlan:
+    """Choose the lines that may be shown: findings, first and last lines, at most one per four tokens.
+
+    Args:
+        digest: What is known about the text.
+        total: The number of its lines.
+        chars: The number of its characters.
+        max_tokens: The limit of the preview.
+        prefix: The prefix that nearly all lines share; it is named once and left out.
+    """
     most = max(max_tokens // _TOKENS_PER_ROW, 2)
     findings = by_place([*digest.findings, *_outer_lines(total, chars, most)])
     error_lines = tuple(finding for finding in findings if finding.word)
-    return PreviewPlan(digest.facts, digest.alerts, tuple(findings[:most]), total, error_lines)
+    return PreviewPlan(tuple(_fact_rows(digest, most)), tuple(findings[:most]), total, error_lines, prefix)
 
 
 def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], budget: PreviewBudget) -> str:
@@ -190,15 +226,17 @@ def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], bu
     Returns:
         ``""`` if not even a part of one line fits.
     """
-    rows = [*_fact_rows(plan)]
+    rows = [*plan.facts]
+    named = _named_prefix(plan, lines)
     for finding in plan.findings:
         excerpt = lines.get((finding.number, finding.column))
         # A place megabytes into a line was not read, so it cannot be shown.
         if excerpt is not None and (excerpt.text or not finding.column):
-            rows.append(_row(finding, excerpt))
+            rows.append(_row(finding, excerpt, plan.prefix if named else None))
+    rows += [_PreviewRow(_PREFIX, named)] if named else []
     rows.sort(key=lambda row: -row.weight)
-    width = _width(rows, budget)
-    rows = [row.narrowed(width) for row in rows]
+    widths = _widths(rows, budget)
+    rows = [row.narrowed(widths) for row in rows]
     room_tokens = budget.room_tokens - budget.cost(_rest(0, plan.total))
     taken = _rows_that_fit(rows, room_tokens, budget)
     hidden = _hidden(taken, plan.error_lines)
@@ -231,10 +269,12 @@ class _PreviewRow:
     def __str__(self) -> str:
         return self.fact if self.line is None else str(self.line)
 
-    def narrowed(self, chars: int) -> "_PreviewRow":
+    def narrowed(self, widths: tuple[int, int, int]) -> "_PreviewRow":
+        is_filling = self.weight <= _FILLING or self.weight == _OUTER
+        chars = widths[2] if is_filling else widths[0] if self.weight >= MUST_SHOW_WEIGHT else widths[1]
         if self.line is None:
-            width = max(2 * chars, _WIDTHS[-3])
-            return self if len(self.fact) <= width else _PreviewRow(self.weight, f"{self.fact[:width]}...")
+            width = max(4 * chars, _LEAST_FACT_CHARS)
+            return self if len(self.fact) <= width else _PreviewRow(self.weight, f"{self.fact[: width - 1]}\u2026")
         return _PreviewRow(self.weight, line=self.line.narrowed(chars))
 
 
@@ -248,34 +288,51 @@ def _outer_lines(total: int, chars: int, most: int) -> Iterator[Finding]:
         yield Finding(total - place, _OUTER if place == 0 else _FILLING * (1 - place * _HEAD_SHARE / most))
 
 
-def _fact_rows(plan: PreviewPlan) -> Iterator[_PreviewRow]:
-    for alert in plan.alerts:
-        yield _PreviewRow(_ALERT, alert)
-    for place, fact in enumerate(plan.facts):
+def _fact_rows(digest: Digest, most: int) -> Iterator[_PreviewRow]:
+    for place, fact in enumerate(digest.facts):
         # The first fact describes the whole text; the others weigh less than an outlier.
-        yield _PreviewRow(_FACT if place == 0 else _MORE_FACTS - 6 * place, fact)
+        yield _PreviewRow(_FACT if place == 0 else _MORE_FACTS - 1.5 * place, fact)
+    for alert in digest.alerts:
+        yield _PreviewRow(_ALERT, alert)
+    for place, part in enumerate(digest.parts[:most]):
+        yield _PreviewRow(_PARTS - 5 * place / most, part)
 
 
-def _row(finding: Finding, excerpt: LineExcerpt) -> _PreviewRow:
-    marks = [finding.note] if finding.note else []
+def _named_prefix(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt]) -> str:
+    """Return the row that names the prefix of the lines; empty if it saves nothing."""
+    if plan.prefix is None:
+        return ""
+    starts = [excerpt.text for (_, column), excerpt in sorted(lines.items()) if not column]
+    prefixed = [text for text in starts if plan.prefix.chars_in(text)]
+    if len(prefixed) < _LEAST_PREFIXED:
+        return ""
+    return f'Left out of the lines below: "{visible(prefixed[0][: plan.prefix.chars_in(prefixed[0])])}" and the like'
+
+
+def _row(finding: Finding, excerpt: LineExcerpt, prefix: LinePrefix | None) -> _PreviewRow:
+    marks = [visible(" ".join(finding.note.split()))] if finding.note else []
     if finding.count > 1:
         like = f"{finding.count - 1:,} more like it"
         numbers = list(map(str, finding.similar))
         if len(numbers) < finding.count - 1:
             numbers.insert(-1, "...")
         marks.append(f"{like}: {', '.join(numbers)}" if finding.similar else like)
-    row = preview_line(finding.number, excerpt, "; ".join(marks))
+    skipped = prefix.chars_in(excerpt.text) if prefix is not None and not excerpt.first else 0
+    row = preview_line(finding.number, excerpt, "; ".join(marks), skipped)
     return _PreviewRow(finding.weight, line=row)
 
 
-def _width(rows: Sequence[_PreviewRow], budget: PreviewBudget) -> int:
-    """Return the width of a line at which the lines that must be shown fit, and if possible the wanted ones."""
+def _widths(rows: Sequence[_PreviewRow], budget: PreviewBudget) -> tuple[int, int, int]:
+    """Return the widths at which the lines that must be shown fit, and if possible the wanted ones."""
     wanted = [row for row in rows if row.weight > _WANTED]
     musts = [row for row in wanted if row.weight >= MUST_SHOW_WEIGHT]
-    for width in _WIDTHS:
-        needed = wanted if width >= _LEAST_WANTED_CHARS else musts
-        if sum(budget.cost(row.narrowed(width)) for row in needed) <= _MUST_SHARE * budget.room_tokens:
-            return width
+    for place, widths in enumerate(_WIDTHS):
+        needed = [row.narrowed(widths) for row in (wanted if place <= _LEAST_WANTED else musts)]
+        # Counting takes longer than a bound by the characters.
+        if sum(len(str(row)) for row in needed) > _MOST_CHARS_PER_TOKEN * budget.room_tokens:
+            continue
+        if sum(budget.cost(row) for row in needed) <= _MUST_SHARE * budget.room_tokens:
+            return widths
     return _WIDTHS[-1]
 
 
@@ -319,7 +376,7 @@ def _first_line(line: LineExcerpt | None, total: int, budget: PreviewBudget) -> 
         kept = budget.counter.head(line.text, room_tokens)
         if not kept:
             break
-        alone = PreviewPlan((), (), (), total)
+        alone = PreviewPlan((), (), total)
         written = _joined_rows([_PreviewRow(0.0, line=PreviewLine(1, kept, line.chars - len(kept)))], alone)
         if budget.fits(written):
             return written

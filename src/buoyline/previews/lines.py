@@ -1,6 +1,8 @@
 r"""Numbered lines of a text of any size. A line ends at ``\n`` only."""
 
-from collections.abc import Iterator, Mapping
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 
@@ -14,8 +16,6 @@ MAX_SHOWN_CHARS = 1_000
 
 FAR_CHARS = 125
 """A place from this character on is not visible from the beginning of the line."""
-
-_BEFORE_CHARS = 30
 
 LinePlace: TypeAlias = tuple[int, int]
 """A line number, 1-based, and a character of the line, 0-based."""
@@ -59,7 +59,7 @@ def line_blocks(source: Source) -> Iterator[LineBlock]:
 
 
 def excerpts_at(source: Source, places: AbstractSet[LinePlace]) -> Mapping[LinePlace, LineExcerpt]:
-    r"""Return parts of lines, each from the beginning of its line, or from just before a place far inside it.
+    r"""Return parts of lines, each from the beginning of its line, or from a place far inside it.
 
     Args:
         source: The text.
@@ -86,5 +86,66 @@ def excerpts_at(source: Source, places: AbstractSet[LinePlace]) -> Mapping[LineP
 def _excerpt(line: str, hidden_chars: int, column: int) -> LineExcerpt:
     if not hidden_chars:
         line = line.removesuffix("\r")
-    first = column - _BEFORE_CHARS if column >= FAR_CHARS else 0
+    first = column if column >= FAR_CHARS else 0
     return LineExcerpt(first, line[first : first + MAX_SHOWN_CHARS], len(line) + hidden_chars)
+
+
+_STAMP = re.compile(
+    r"\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ]?)?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?\s{1,3}"
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\s{1,3}"
+)
+_SAMPLED = 400
+_SHARED = 0.8
+_LEAST_PREFIX_CHARS = 16
+_MAX_PREFIX_CHARS = 100
+_ENDS = " \t:]|/"
+
+
+class LinePrefix(NamedTuple):
+    """The beginning that nearly all lines share: a time if *is_stamped*, then *text*."""
+
+    is_stamped: bool
+    text: str
+
+    def chars_in(self, line: str) -> int:
+        """Return the length of the prefix in *line*; 0 if the line does not begin with it or has nothing else."""
+        stamp = _STAMP.match(line) if self.is_stamped else None
+        start = stamp.end() if stamp is not None else 0
+        if (stamp is None and self.is_stamped) or not line.startswith(self.text, start):
+            return 0
+        end = start + len(self.text)
+        return end if end < len(line) else 0
+
+
+def shared_prefix(lines: Sequence[str]) -> LinePrefix | None:
+    """Return the prefix of at least four in five of *lines*, such as the time and the host of a log; None if short."""
+    sample = [line for line in lines[:: len(lines) // _SAMPLED + 1] if line.strip()]
+    if len(sample) < _LEAST_PREFIX_CHARS:
+        return None
+    stamps = [_STAMP.match(line) for line in sample]
+    is_stamped = sum(stamp is not None for stamp in stamps) >= _SHARED * len(sample)
+    rests = [
+        line[stamp.end() if is_stamped and stamp is not None else 0 :]
+        for line, stamp in zip(sample, stamps, strict=True)
+        if stamp is not None or not is_stamped
+    ]
+    text = _common(sorted(rests), _SHARED * len(sample), is_stamped=is_stamped)
+    first = next((stamp.end() for stamp in stamps if stamp is not None), 0) if is_stamped else 0
+    return LinePrefix(is_stamped, text) if first + len(text) >= _LEAST_PREFIX_CHARS else None
+
+
+def _common(lines: Sequence[str], least: float, *, is_stamped: bool) -> str:
+    """Return the longest prefix, up to a delimiter, of at least *least* of the sorted *lines*.
+
+    After a time, it ends with the host or the logger: the words of a message are no prefix.
+    """
+    middle = lines[len(lines) // 2][:_MAX_PREFIX_CHARS] if lines else ""
+    for end in range(len(middle), 0, -1):
+        text = middle[:end]
+        if middle[end - 1] not in _ENDS or text.isspace():
+            continue
+        if is_stamped and not text.rstrip().endswith((":", "]", "|")) and text.strip().count(" "):
+            continue
+        if bisect_right(lines, text + "\U0010ffff") - bisect_left(lines, text) >= least:
+            return text
+    return ""

@@ -177,7 +177,8 @@ def _digest(form: str, entries: Sequence[_Entry]) -> Digest | None:
     if len(entries) < _LEAST_LINES:
         return None
     files = [entry for entry in entries if not entry.is_folder]
-    return Digest(tuple(_facts(form, entries, files)), tuple(_findings(form, files)))
+    names = frozenset(entry.number for entry in entries)
+    return Digest(tuple(_facts(form, entries, files)), tuple(_findings(form, files)), quoted=names, is_free=True)
 
 
 def _facts(form: str, entries: Sequence[_Entry], files: Sequence[_Entry]) -> Iterator[str]:

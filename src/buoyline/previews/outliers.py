@@ -1,112 +1,219 @@
 """Outliers: lines, and values of a column, that differ from all others of their text.
 
-Three searches go from regular texts to free ones. In a text of few forms, such as a log or a listing, a line of another
-form is an outlier. Among lines of one form, a value that differs in its column is. In a text without forms, such as a
-program or prose, the rarest lines are.
-
-A column holds the values at the same place of many records: a field of JSON objects, a column of a table, the n-th
-token of lines of one form. All searches are pure, and linear in the number of values except for one sort.
+A text is reduced to its *shapes*: lines without digits and without the letters of hexadecimal numbers. A log of a
+million lines has a few dozen shapes; their counts find the lines that are unlike all others. Among lines of one shape,
+as among the records of a document, values at the same place form a column, and a value that differs in it is an
+outlier. All searches are pure, and linear in the number of values except for one sort.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from heapq import nlargest, nsmallest
-from itertools import pairwise
-from math import fsum
-from typing import NamedTuple, TypeAlias, cast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from math import fsum, isfinite
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from buoyline.previews.digest import OUTLIER_NOTE, Finding
-from buoyline.previews.source import CONTINUED
 
-_LOOKED_AT_CHARS = 200
-_BEGINNING_CHARS = 6
-# Many lines per call: 0.1 s for 40,000 lines instead of half a second. A single call would hold the interpreter as
-# long.
-_LINES_AT_ONCE = 500
-_LEAST_WORDS = 3
-_MOST_FINDINGS = 5
+_MAX_SHAPES = 10_000
+_SHAPE_BYTES = 160
+_MAX_SAMPLE = 2_500
+_MAX_RARE = 4_000
+
+_LETTERS: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_DIGITS: Final = b"0123456789"
+_HIGH: Final = bytes(range(0x80, 0x100))
+_HEX: Final = b"0123456789abcdefABCDEF"
+_WORDS: Final = bytes(
+    code + 32 if 65 <= code <= 90 else code if chr(code).isalpha() or code >= 0x80 or code == 10 else 32  # noqa: PLR2004 - ASCII
+    for code in range(256)
+)
+_FIELDS: Final = bytes(
+    code if chr(code).isalnum() or code >= 0x80 or code in b"._\n" else 32  # noqa: PLR2004 - ASCII
+    for code in range(256)
+)
+
+_FORM: Final = bytes(
+    97 if chr(code).isalpha() or code >= 0x80 else 48 if chr(code).isdigit() else code  # noqa: PLR2004 - ASCII
+    for code in range(256)
+)
+_BEGINNING_BYTES = 6
+
+_LEAST_LINES = 8
+# The usual forms must cover this share of a text before a line of another form is an outlier.
+_REGULAR = 0.88
+_MAX_FINDINGS = 12
+_MOST_RARE = 5
 _LEAST_SCORE = 2.4
-_WEIGHT = 74.0
+_RARE_WEIGHT = 74.0
 _RARE_SHARE = 400
+_LEAST_WORDS = 3
+_LEAST_LETTERS = 3
+_MAX_SCORED = 400
+_MOST_FIELDS = 24
+_CONTINUED: Final = "\u2026 ".encode()
 
-# A longer run of letters is data: base64, a key, or a name made of many words.
-_WORD = re.compile(r"(?<![^\W\d_])[^\W\d_]{3,20}(?![^\W\d_])")
-_LETTERS = re.compile(r"[^\W\d_]+")
-_DIGITS = re.compile(r"\d+")
-_SIGNS = re.compile(r"[^\w\s]+")
 
+@dataclass(slots=True)
+class Shapes:
+    """The shapes of the lines of a text, and a sample of its lines.
 
-def forms_of(lines: Sequence[str]) -> list[str]:
-    """Return the form of each line: words become ``a``, numbers become ``0``.
-
-    >>> forms_of(["user-17 at 10.0.0.1"])
-    ['a-0 a 0.0.0.0']
+    Attributes:
+        counts: How many lines have each shape.
+        first: The number and the first 160 bytes of the first line of each shape.
+        sample: The numbers and bytes of lines from everywhere, the longest of each block among them.
+        is_full: Whether there are more shapes than are kept; then only the first lines were counted.
     """
-    forms: list[str] = []
-    for start in range(0, len(lines), _LINES_AT_ONCE):
-        text = "\n".join([line[:_LOOKED_AT_CHARS] for line in lines[start : start + _LINES_AT_ONCE]])
-        forms += _DIGITS.sub("0", _LETTERS.sub("a", text)).split("\n")
-    return forms
+
+    counts: Counter[bytes] = field(default_factory=Counter[bytes])
+    first: dict[bytes, tuple[int, bytes]] = field(default_factory=dict[bytes, tuple[int, bytes]])
+    sample: list[tuple[int, bytes]] = field(default_factory=list[tuple[int, bytes]])
+    is_full: bool = False
+    _step: int = 1
+
+    def read(self, block: bytes, lines: Sequence[bytes], number: int) -> None:
+        """Add the *lines* of *block*; the first of them has this *number*."""
+        if not self.is_full:
+            self._count(block, lines, number)
+        sizes = list(map(len, lines))
+        longest = sizes.index(max(sizes))
+        for place in sorted({longest, *range(-number % self._step, len(lines), self._step)}):
+            self.sample.append((number + place, lines[place][:_SHAPE_BYTES]))
+        while len(self.sample) > _MAX_SAMPLE:
+            self._step *= 2
+            self.sample = [line for line in self.sample if line[0] % self._step == 0 or line[0] == number + longest]
+
+    def _count(self, block: bytes, lines: Sequence[bytes], number: int) -> None:
+        shapes = block.translate(None, _HEX).split(b"\n")
+        counts = Counter(shapes)
+        where = dict(zip(reversed(shapes), range(len(shapes) - 1, -1, -1), strict=True))
+        fresh = [shape for shape in counts if shape not in self.first]
+        self.is_full = len(fresh) > _MAX_SHAPES - len(self.first)
+        for shape in fresh[: _MAX_SHAPES - len(self.first)]:
+            self.first[shape] = (number + where[shape], lines[where[shape]][:_SHAPE_BYTES])
+        if self.is_full:
+            counts = Counter({shape: counts[shape] for shape in self.first if shape in counts})
+        self.counts = self.counts + counts if self.counts else counts
 
 
-def rare_lines(lines: Sequence[str], forms: Sequence[str]) -> list[Finding]:
+def outlier_lines(shapes: Shapes) -> list[Finding]:
+    """Find lines of another form than all others, lines of rare words, and values that differ within one shape."""
+    total = sum(shapes.counts.values()) - shapes.counts.get(b"", 0)
+    if total < _LEAST_LINES:
+        return []
+    return [*_odd_forms(shapes, total), *_rare_lines(shapes), *_odd_fields(shapes)]
+
+
+def _odd_forms(shapes: Shapes, total: int) -> list[Finding]:
+    """Find the lines whose punctuation no other line has, in a text of a few forms such as a log or a listing."""
+    names = [shape for shape in shapes.counts if shape and not shape.isspace()]
+    if not names:
+        return []
+    forms = b"\n".join(names).translate(None, _LETTERS + _HIGH).split(b"\n")
+    counts = Counter[bytes]()
+    for shape, form in zip(names, forms, strict=True):
+        counts[form] += shapes.counts[shape]
+    usual = sum(count for count in counts.values() if count > max(2, total // 100))
+    if usual < _REGULAR * total:
+        return []
+    rare = sorted(
+        (counts[form], shapes.first[shape][0])
+        for shape, form in zip(names, forms, strict=True)
+        if counts[form] <= 2 and len(shape) - len(form) >= _LEAST_LETTERS  # noqa: PLR2004 - twice may be chance
+    )
+    weight = 86.0 if len(rare) <= 4 else 74.0 if len(rare) <= _MAX_FINDINGS else 45.0  # noqa: PLR2004 - a few are odd
+    return [Finding(number, weight - count, note=OUTLIER_NOTE) for count, number in rare[:_MAX_FINDINGS]]
+
+
+def _rare_lines(shapes: Shapes) -> list[Finding]:
     """Find the lines with the rarest words, form, punctuation and beginning.
 
-    Each of the four may be chance, and rare words often are in prose; a line from another text has them all. Measured:
-    in 37 recorded outputs of all kinds, a line planted anywhere was among the first five in nine of ten copies.
-
-    Args:
-        lines: In order, from line 1 on.
-        forms: The form of each line.
-
-    Returns:
-        At most five, the rarest first.
+    Each of the four may be chance, and rare words often are in prose; a line from another text has them all.
     """
-    numbers = [number for number, line in enumerate(lines, 1) if line.strip() and not line.startswith(CONTINUED)]
-    words = _Features(
-        frozenset(map(str.lower, _WORD.findall(lines[number - 1][:_LOOKED_AT_CHARS]))) for number in numbers
-    )
-    signs = _Features(frozenset(_SIGNS.findall(lines[number - 1][:_LOOKED_AT_CHARS])) for number in numbers)
-    own_forms = [forms[number - 1] for number in numbers]
-    beginnings = [form[:_BEGINNING_CHARS] for form in own_forms]
-    form_counts, beginning_counts = Counter(own_forms), Counter(beginnings)
-    rare = max(2, len(numbers) // _RARE_SHARE)
-    scores = [
-        2 * words.rarity(place)
-        + 0.08 * min(words.own(place), 6)
-        + 0.5 * (signs.own(place) > 0)
-        + (form_counts[own_forms[place]] <= 2)  # noqa: PLR2004 - twice may be chance
-        + 0.6 * (beginning_counts[beginnings[place]] <= rare)
-        for place in range(len(numbers))
-    ]
-    best = nlargest(_MOST_FINDINGS, range(len(numbers)), key=lambda place: (scores[place], -place))
-    return [
-        Finding(numbers[place], _WEIGHT - 3 * rank, note=OUTLIER_NOTE)
-        for rank, place in enumerate(best)
-        if scores[place] >= _LEAST_SCORE
-    ]
-
-
-class _Features:
-    """The features of each line, and how many lines have each feature."""
-
-    def __init__(self, held: Iterable[frozenset[str]]) -> None:
-        self._held = list(held)
-        counts = Counter(feature for features in self._held for feature in features)
-        self._own = {feature for feature, count in counts.items() if count == 1}
-        self._shares = {feature: 1 / count for feature, count in counts.items()}
-
-    def own(self, place: int) -> int:
-        """Count the features that only this line has."""
-        return len(self._own & self._held[place])
-
-    def rarity(self, place: int) -> float:
-        """Return 1 if no other line shares a feature with this one, near 0 if many lines have all of them."""
-        features = self._held[place]
+    names = [shape for shape, (_, line) in shapes.first.items() if shape.strip() and not line.startswith(_CONTINUED)]
+    names = names[:: len(names) // _MAX_RARE + 1]
+    if not names:
+        return []
+    text = b"\n".join([shapes.first[name][1] for name in names])
+    words = [line.split() for line in text.translate(_WORDS).split(b"\n")]
+    signs = text.translate(None, _LETTERS + _DIGITS + _HIGH).split(b"\n")
+    forms = _forms(text)
+    word_counts = Counter(chain.from_iterable(words))
+    sign_counts = Counter(chain.from_iterable([line.split() for line in signs]))
+    form_counts, beginnings = Counter[bytes](), Counter[bytes]()
+    for name, held, form in zip(names, words, forms, strict=True):
+        count = shapes.counts[name]
+        form_counts[form] += count
+        beginnings[form[:_BEGINNING_BYTES]] += count
+        for word in held if count > 1 else ():
+            word_counts[word] += count - 1
+    own = {word for word, count in word_counts.items() if count == 1 and 3 <= len(word) <= 20}  # noqa: PLR2004 - a longer run of letters is data
+    places = [place for place, held in enumerate(words) if not own.isdisjoint(held)]
+    places.sort(key=lambda place: (-len(own.intersection(words[place])) / (len(words[place]) + 2), place))
+    rare = max(2, sum(form_counts.values()) // _RARE_SHARE)
+    scored: list[tuple[float, int]] = []
+    for place in places[:_MAX_SCORED]:
+        long_words = {word for word in words[place] if 3 <= len(word) <= 20}  # noqa: PLR2004 - as above
         # Exactly rounded: the order of a set, and so a plain sum, depends on the hash seed of the process.
-        return fsum(map(self._shares.__getitem__, features)) / max(len(features), _LEAST_WORDS)
+        rarity = fsum(1 / word_counts[word] for word in long_words) / max(len(long_words), _LEAST_WORDS)
+        score = (
+            2 * rarity
+            + 0.08 * min(len(own & long_words), 6)
+            + 0.5 * any(sign_counts[sign] == 1 for sign in signs[place].split())
+            + (form_counts[forms[place]] <= 2)  # noqa: PLR2004 - twice may be chance
+            + 0.6 * (beginnings[forms[place][:_BEGINNING_BYTES]] <= rare)
+        )
+        if score >= _LEAST_SCORE and shapes.counts[names[place]] == 1:
+            scored.append((-score, shapes.first[names[place]][0]))
+    return [
+        Finding(number, _RARE_WEIGHT - 3 * rank, note=OUTLIER_NOTE)
+        for rank, (_, number) in enumerate(sorted(scored)[:_MOST_RARE])
+    ]
+
+
+def _forms(text: bytes) -> list[bytes]:
+    """Return the form of each line: words become ``a``, numbers become ``0``."""
+    forms = text.translate(_FORM)
+    for sign in (b"a", b"0"):
+        while 2 * sign in forms:
+            forms = forms.replace(2 * sign, sign)
+    return forms.split(b"\n")
+
+
+def _odd_fields(shapes: Shapes) -> Iterator[Finding]:
+    """Find values that differ from those at the same place in lines with the same punctuation."""
+    text = b"\n".join([line for _, line in shapes.sample])
+    forms = text.translate(None, _LETTERS + _DIGITS + _HIGH).split(b"\n")
+    fields = text.translate(_FIELDS).split(b"\n")
+    groups = defaultdict[bytes, list[int]](list)
+    for place, form in enumerate(forms):
+        groups[form].append(place)
+    found: list[Finding] = []
+    for group in sorted(groups.values(), key=lambda group: (-len(group), group[0]))[: 2 * _MAX_FINDINGS]:
+        if len(group) < 2 * _LEAST_LINES:
+            break
+        rows = [fields[place].split() for place in group]
+        for column in list(zip(*rows, strict=False))[:_MOST_FIELDS]:
+            values, shown = _field_values(column)
+            for outlier in column_outliers(values)[:2]:
+                note = f"{shown[outlier.place].decode('utf-8', 'replace')[:40]}: {outlier.reason}"
+                found.append(Finding(shapes.sample[group[outlier.place]][0], outlier.weight - 14, note=note))
+    found.sort(key=lambda finding: (-finding.weight, finding.number))
+    for rank, finding in enumerate(found[:_MAX_FINDINGS]):
+        yield Finding(finding.number, finding.weight - 2 * rank, note=finding.note)
+
+
+def _field_values(column: Sequence[bytes]) -> "tuple[Sequence[ColumnValue], Sequence[bytes]]":
+    distinct = {text: _field_value(text) for text in set(column)}
+    return ([] if len(distinct) == 1 else [distinct[text] for text in column]), column
+
+
+def _field_value(text: bytes) -> "ColumnValue":
+    try:
+        return float(text) if text[:1].isdigit() else text.decode("utf-8", "replace")
+    except ValueError:
+        return text.decode("utf-8", "replace")
 
 
 class Container:
@@ -122,6 +229,8 @@ _MOST_PER_COLUMN = 3
 _SEQUENCE_WEIGHT = 80.0
 _SHOWN_CHARS = 40
 _FEW_KINDS = 12
+_MAX_SHAPED = 6_000
+_MAX_SORTED = 50_000
 
 # This share of the values must be alike before one counts as an outlier: free text has no outliers.
 _MOST = 0.97
@@ -133,6 +242,10 @@ _SURE = 50
 _DOUBT = 16.0
 
 _SHAPED_CHARS = 80
+_NUMBER = re.compile(r"\d{1,40}")
+_SIGNS_OF: Final = {
+    code: "0" if chr(code).isdigit() else "a" if chr(code).isalpha() else chr(code) for code in range(0x250)
+}
 
 
 class Outlier(NamedTuple):
@@ -154,19 +267,34 @@ def column_outliers(values: Sequence[ColumnValue]) -> list[Outlier]:
     """
     if len(values) < _LEAST:
         return []
-    kinds = defaultdict[str, list[int]](list)
-    for index, value in enumerate(values):
-        kinds[_kind(value)].append(index)
-    main = max(kinds, key=lambda kind: len(kinds[kind]))
-    found = list(_odd_kinds(kinds, main))
-    indexes = kinds[main]
-    if main == "number":
-        found += _placed(number_outliers([cast("float", values[index]) for index in indexes]), indexes)
-    elif main == "text":
-        found += _placed(text_outliers([cast("str", values[index]) for index in indexes]), indexes)
+    types = set(map(type, values))
+    if types == {str} and "" not in values:
+        found = text_outliers(cast("Sequence[str]", values))
+    elif types <= {int, float}:
+        found = number_outliers(cast("Sequence[float]", values))
+    else:
+        found = list(_mixed_outliers(values))
     doubt = _DOUBT * max(0.0, 1 - len(values) / _SURE)
     found = [Outlier(outlier.place, outlier.weight - doubt, outlier.reason) for outlier in found]
     return sorted(found, key=lambda outlier: (-outlier.weight, outlier.place))
+
+
+def _mixed_outliers(values: Sequence[ColumnValue]) -> Iterator[Outlier]:
+    kinds = [_KINDS.get(type(value), "object or array") if value != "" else "empty" for value in values]
+    counts = Counter(kinds)
+    main, most = counts.most_common(1)[0]
+    if most < len(values):
+        yield from _odd_kinds(kinds, counts, main)
+    indexes = [place for place, kind in enumerate(kinds) if kind == main]
+    if main == "number":
+        yield from _placed(number_outliers([cast("float", values[index]) for index in indexes]), indexes)
+    elif main == "text":
+        yield from _placed(text_outliers([cast("str", values[index]) for index in indexes]), indexes)
+
+
+_KINDS: Final[dict[type, str]] = {
+    type(None): "null", bool: "true or false", str: "text", float: "number", int: "number",
+}  # fmt: skip
 
 
 def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
@@ -177,28 +305,42 @@ def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
     """
     if len(numbers) < _LEAST:
         return []
-    # No sort: that is a single call, which holds the interpreter for as long as it takes.
-    largest = nlargest(_MOST_PER_COLUMN + 2, range(len(numbers)), key=numbers.__getitem__)
-    smallest = nsmallest(_MOST_PER_COLUMN + 2, range(len(numbers)), key=numbers.__getitem__)
-    falling, rising = [numbers[index] for index in largest], [numbers[index] for index in smallest]
+    distinct = set(numbers)
+    if len(distinct) > _MAX_SORTED:
+        distinct = set(numbers[:: len(numbers) // _MAX_SORTED + 1]) | {min(numbers), max(numbers)}
+    values = sorted(value for value in distinct if isfinite(value))
+    if len(values) < 2:  # noqa: PLR2004 - all are equal
+        return []
+    few = values if len(values) <= 2 * _MOST_PER_COLUMN + 4 else [*values[:5], *values[-5:]]
+    near, counts = set(few), Counter[float]()
+    counts.update(number for number in numbers if number in near)
+    rising = [number for value in few for number in [value] * min(counts[value], 5)]
+    falling = rising[::-1]
     high = _separate_count(falling, rising[0], len(numbers))
     low = _separate_count([-number for number in rising], -falling[0], len(numbers))
+    apart = {*rising[:low], *falling[:high]}
     span = f"others {_number(rising[low])} to {_number(falling[high])}"
-    found = [Outlier(index, 92.0, span) for index in (*smallest[:low], *largest[:high])]
+    most = _FAR * _FAR * max(abs(rising[low]), abs(falling[high]), 1)
+    weights = {number: 96.0 if abs(number) > most else 92.0 for number in apart}
+    found = [Outlier(index, weights[number], span) for index, number in enumerate(numbers) if number in apart]
     if not found and rising[0] < 0 <= rising[1] and len(numbers) >= 2 * _LEAST:
-        found.append(Outlier(smallest[0], 82.0, f"others {_number(rising[1])} to {_number(falling[0])}"))
+        found.append(Outlier(numbers.index(rising[0]), 82.0, f"others {_number(rising[1])} to {_number(falling[0])}"))
     return found or _out_of_sequence(numbers)
 
 
 def text_outliers(texts: Sequence[str]) -> list[Outlier]:
     """Find the texts whose form or value is unique although all others follow a few."""
-    shape_of = {text: shape(text) for text in set(texts)}
-    shapes = [shape_of[text] for text in texts]
-    found = _odd_values(texts) or _odd_beginnings(texts) or _odd_numbers(texts, shapes) or _odd_shapes(texts, shapes)
-    longest, next_longest = nlargest(2, range(len(texts)), key=lambda index: len(texts[index]))
-    most, others = len(texts[longest]), len(texts[next_longest])
-    if not found and most > max(_FAR / 2 * others, 2 * _SHAPED_CHARS):
-        found = [Outlier(longest, 78.0, f"{most:,} characters, others at most {others:,}")]
+    counts = Counter(texts)
+    found = _odd_values(texts, counts) or _odd_beginnings(texts, counts)
+    if not found and len(counts) <= _MAX_SHAPED:
+        shapes = {text: shape(text) for text in counts}
+        found = _odd_numbers(texts, counts, shapes) or _odd_shapes(texts, counts, shapes)
+    if not found:
+        longest = max(counts, key=len)
+        others = max((len(text) for text in counts if text is not longest), default=0)
+        others = len(longest) if counts[longest] > 1 else others
+        if len(longest) > max(_FAR / 2 * others, 2 * _SHAPED_CHARS):
+            found = [Outlier(texts.index(longest), 78.0, f"{len(longest):,} characters, others at most {others:,}")]
     return found
 
 
@@ -208,30 +350,20 @@ def shape(text: str) -> str:
     >>> shape("user-17 at 10.0.0.1")
     'a-0 a 0.0.0.0'
     """
-    return _DIGITS.sub("0", _LETTERS.sub("a", text[:_SHAPED_CHARS]))
+    signs = text[:_SHAPED_CHARS].translate(_SIGNS_OF)
+    for sign in ("aa", "00"):
+        while sign in signs:
+            signs = signs.replace(sign, sign[0])
+    return signs
 
 
-def _kind(value: ColumnValue) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true or false"
-        case str():
-            return "text" if value else "empty"
-        case Container():
-            return "object or array"
-        case _:
-            return "number"
-
-
-def _odd_kinds(kinds: dict[str, list[int]], main: str) -> Iterator[Outlier]:
-    total = sum(map(len, kinds.values()))
-    for kind, indexes in kinds.items():
-        if kind != main and len(indexes) <= max(1, min(_MOST_PER_COLUMN, total // 50)):
+def _odd_kinds(kinds: Sequence[str], counts: Counter[str], main: str) -> Iterator[Outlier]:
+    most = max(1, min(_MOST_PER_COLUMN, len(kinds) // 50))
+    odd = {kind for kind, count in counts.items() if kind != main and count <= most}
+    for place, kind in enumerate(kinds) if odd else ():
+        if kind in odd:
             weight = 88.0 if kind in {"null", "empty"} else 95.0
-            for index in indexes:
-                yield Outlier(index, weight, f"{kind}, {len(kinds[main]):,} others are {_plural(main)}")
+            yield Outlier(place, weight, f"{kind}, {counts[main]:,} others are {_plural(main)}")
 
 
 def _plural(kind: str) -> str:
@@ -250,8 +382,7 @@ def _separate_count(extremes: Sequence[float], other_end: float, total: int) -> 
 
 
 def _out_of_sequence(numbers: Sequence[float]) -> list[Outlier]:
-    steps = [after - before for before, after in pairwise(numbers)]
-    falls = [place for place, step in enumerate(steps, 1) if step < 0]
+    falls = [place for place, (before, after) in enumerate(pairwise(numbers), 1) if after < before]
     if len(numbers) < 5 * _LEAST or not falls or len(falls) > 2:  # noqa: PLR2004 - one value out of sequence makes two falls at most
         return []
     # A fall follows a number that is too large, a rise one that is too small: the outlier is the one without which all
@@ -262,48 +393,66 @@ def _out_of_sequence(numbers: Sequence[float]) -> list[Outlier]:
     return [Outlier(index, _SEQUENCE_WEIGHT, "out of sequence")]
 
 
-def _odd_values(texts: Sequence[str]) -> list[Outlier]:
-    counts = Counter(texts)
+def _odd_values(texts: Sequence[str], counts: Counter[str]) -> list[Outlier]:
     common = [text for text, count in counts.items() if count > 2]  # noqa: PLR2004 - twice may be chance
-    rare = [text for text, count in counts.items() if count == 1]
-    if not common or len(common) > max(_FEW_KINDS, len(texts) // 50) or len(rare) > _MOST_PER_COLUMN:
+    if not common or len(common) > max(_FEW_KINDS, len(texts) // 50) or len(counts) > len(common) + _MOST_PER_COLUMN:
         return []
+    rare = [text for text, count in counts.items() if count == 1]
     if len(common) + len(rare) != len(counts):
         return []
-    among = ", ".join(_quoted(text) for text, _ in counts.most_common(3))
-    weight = 90.0 if len(common) <= _FEW_KINDS else 80.0
+    among = ", ".join(map(_quoted, sorted(common, key=lambda text: -counts[text])[:3]))
+    weight = 90.0 if len(common) <= _FEW_KINDS else 72.0
     return [Outlier(texts.index(text), weight, f"others are {among}") for text in rare]
 
 
-def _odd_beginnings(texts: Sequence[str]) -> list[Outlier]:
-    counts = Counter(text[:_PREFIX_CHARS] for text in texts)
-    beginning, count = counts.most_common(1)[0]
-    odd = [index for index, text in enumerate(texts) if not text.startswith(beginning)]
-    if count < _MOST * len(texts) or not 0 < len(odd) <= _MOST_PER_COLUMN:
+def _odd_beginnings(texts: Sequence[str], counts: Counter[str]) -> list[Outlier]:
+    beginnings = Counter[str]()
+    for text, count in counts.items():
+        beginnings[text[:_PREFIX_CHARS]] += count
+    beginning, count = beginnings.most_common(1)[0]
+    if not 0 < len(texts) - count <= min(_MOST_PER_COLUMN, (1 - _MOST) * len(texts)):
         return []
+    odd = [index for index, text in enumerate(texts) if not text.startswith(beginning)]
     return [Outlier(index, 90.0, f"others begin {_quoted(beginning)}") for index in odd]
 
 
-def _odd_numbers(texts: Sequence[str], shapes: Sequence[str]) -> list[Outlier]:
+def _odd_numbers(texts: Sequence[str], counts: Counter[str], shapes: dict[str, str]) -> list[Outlier]:
     """Find texts of the most common shape in which one number lies apart."""
-    usual = Counter(shapes).most_common(1)[0][0]
-    indexes = [index for index, form in enumerate(shapes) if form == usual]
-    if "0" not in usual or len(indexes) < 2 * _LEAST:
+    usual = _by_shape(counts, shapes).most_common(1)[0][0]
+    alike = [text for text in counts if shapes[text] == usual]
+    if "0" not in usual or sum(counts[text] for text in alike) < 2 * _LEAST:
         return []
-    rows = [list(map(float, _DIGITS.findall(texts[index][:_SHAPED_CHARS]))) for index in indexes]
-    width = min(map(len, rows))
-    found = [outlier for place in range(width) for outlier in number_outliers([row[place] for row in rows])]
-    return [Outlier(indexes[index], 86.0, reason) for index, weight, reason in found if weight > _SEQUENCE_WEIGHT]
+    rows = [
+        [float(number) for number in _NUMBER.findall(text[:_SHAPED_CHARS])]
+        for text in alike
+        for _ in range(min(counts[text], _LEAST))
+    ]
+    places = [text for text in alike for _ in range(min(counts[text], _LEAST))]
+    found = [outlier for column in zip(*rows, strict=False) for outlier in number_outliers(column)]
+    return [
+        Outlier(texts.index(places[index]), 86.0, reason)
+        for index, weight, reason in found
+        if weight > _SEQUENCE_WEIGHT and counts[places[index]] == 1
+    ]
 
 
-def _odd_shapes(texts: Sequence[str], shapes: Sequence[str]) -> list[Outlier]:
-    counts = Counter(shapes)
-    usual = {form for form, count in counts.items() if count > max(1, len(texts) // 200)}
-    odd = [index for index, form in enumerate(shapes) if form not in usual]
-    if not 0 < len(odd) <= max(1, min(_MOST_PER_COLUMN, round((1 - _MOST) * len(texts)))):
+def _odd_shapes(texts: Sequence[str], counts: Counter[str], shapes: dict[str, str]) -> list[Outlier]:
+    by_shape = _by_shape(counts, shapes)
+    usual = {form for form, count in by_shape.items() if count > max(1, len(texts) // 200)}
+    odd = [text for text in counts if shapes[text] not in usual]
+    count = sum(counts[text] for text in odd)
+    if not 0 < count <= max(1, min(_MOST_PER_COLUMN, round((1 - _MOST) * len(texts)))):
         return []
-    like = _quoted(texts[shapes.index(counts.most_common(1)[0][0])])
-    return [Outlier(index, 80.0, f"others are like {like}") for index in odd]
+    like = by_shape.most_common(1)[0][0]
+    example = _quoted(next(text for text in counts if shapes[text] == like))
+    return [Outlier(texts.index(text), 63.0, f"others are like {example}") for text in odd]
+
+
+def _by_shape(counts: Counter[str], shapes: dict[str, str]) -> Counter[str]:
+    by_shape = Counter[str]()
+    for text, count in counts.items():
+        by_shape[shapes[text]] += count
+    return by_shape
 
 
 def _placed(found: Iterable[Outlier], indexes: Sequence[int]) -> list[Outlier]:
@@ -315,101 +464,4 @@ def _quoted(text: str) -> str:
 
 
 def _number(number: float) -> str:
-    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else f"{number:g}"  # noqa: PLR2004 - exact up to there
-
-
-MAX_EXAMINED_LINES = 40_000
-"""At most this many lines are examined one by one."""
-
-_MAX_FORMS = 40
-_MAX_FINDINGS = 12
-_SIGNATURE_CHARS = 200
-_MOST_TOKENS = 24
-
-_LEAST_LINES = 8
-# The usual forms must cover this share of a text before a line of another form is an outlier.
-_REGULAR = 0.88
-
-_TOKEN = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+")
-
-
-def outlier_lines(lines: Sequence[str]) -> list[Finding]:
-    """Find the outliers among lines by all three searches.
-
-    Args:
-        lines: In order, from line 1 on; at most `MAX_EXAMINED_LINES`.
-
-    Returns:
-        At most a dozen from each search.
-    """
-    form_of_line = forms_of(lines)
-    forms = defaultdict[str, list[int]](list)
-    for number, form in enumerate(form_of_line, 1):
-        if form and not form.isspace():
-            forms[form].append(number)
-    total = sum(map(len, forms.values()))
-    if total < _LEAST_LINES:
-        return []
-    usual = [form for form, numbers in forms.items() if len(numbers) > max(2, total // 100)]
-    odd = _odd_forms(forms, usual, total)
-    return [*odd, *_odd_places(lines, forms, usual), *rare_lines(lines, form_of_line)]
-
-
-def _odd_forms(forms: dict[str, list[int]], usual: Sequence[str], total: int) -> list[Finding]:
-    covered = sum(len(forms[form]) for form in usual)
-    if covered < _REGULAR * total:
-        return []
-    rare = sorted((len(numbers), numbers[0]) for numbers in forms.values() if len(numbers) <= 2)  # noqa: PLR2004
-    weight = 86.0 if len(rare) <= 4 else 74.0 if len(rare) <= _MAX_FINDINGS else 45.0  # noqa: PLR2004 - a few are odd
-    return [Finding(number, weight - count, note=OUTLIER_NOTE) for count, number in rare[:_MAX_FINDINGS]]
-
-
-def _odd_places(lines: Sequence[str], forms: dict[str, list[int]], usual: Sequence[str]) -> Iterator[Finding]:
-    """Find values that differ from those at the same place in lines of the same form."""
-    common = sorted(usual, key=lambda form: -len(forms[form]))[:_MAX_FORMS]
-    found = [finding for form in common for finding in _odd_in_form(lines, forms[form])]
-    found.sort(key=lambda finding: -finding.weight)
-    for rank, finding in enumerate(found[:_MAX_FINDINGS]):
-        yield replace(finding, weight=finding.weight - 2 * rank)
-
-
-def _odd_in_form(lines: Sequence[str], numbers: Sequence[int]) -> Iterator[Finding]:
-    if len(numbers) < 2 * _LEAST_LINES:
-        return
-    rows = [_TOKEN.findall(lines[number - 1][:_SIGNATURE_CHARS])[:_MOST_TOKENS] for number in numbers]
-    width = min(map(len, rows))
-    for place in range(width):
-        column = [row[place] for row in rows]
-        value_of = {token: _value(token) for token in set(column)}  # most tokens of a column recur
-        if len(value_of) == 1:
-            continue
-        for outlier in column_outliers([value_of[token] for token in column])[:2]:
-            yield Finding(
-                numbers[outlier.place], outlier.weight - 14, note=f"{rows[outlier.place][place]}: {outlier.reason}"
-            )
-
-
-def _value(token: str) -> ColumnValue:
-    return float(token) if token[0].isdecimal() and token.isascii() else token
-
-
-def rare_kinds(kinds: Mapping[bytes, int]) -> list[bytes]:
-    """Find the kinds of lines that occur once in a text of which a few forms cover nearly everything else.
-
-    Args:
-        kinds: How many lines there are of each kind.
-
-    Returns:
-        At most a dozen; none for a text without such forms.
-    """
-    counts = Counter[str]()
-    names = list(kinds)
-    forms = dict(zip(names, forms_of([name.decode("utf-8", "replace") for name in names]), strict=True))
-    for kind, count in kinds.items():
-        counts[forms[kind]] += count
-    total = sum(kinds.values())
-    usual = sum(count for count in counts.values() if count > max(2, total // 1_000))
-    if usual < _REGULAR * total:
-        return []
-    odd = [kind for kind, form in forms.items() if counts[form] == 1]
-    return odd[:_MAX_FINDINGS] if len(odd) <= _MAX_FINDINGS * 4 else []
+    return f"{number:.0f}" if float(number).is_integer() and abs(number) < 1e15 else f"{number:g}"  # noqa: PLR2004 - exact up to there

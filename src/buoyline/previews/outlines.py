@@ -79,6 +79,16 @@ _LEAST_NESTED = 0.3
 _LEAST_PROSE = 0.05
 _SHOWN_CHARS = 70
 
+_MOST_VERDICTS = 5
+_PROSE_CHARS = 240
+_PARAGRAPH = re.compile(r"[A-Za-z\u00c0-\uffff].{79}")
+_VERDICT = re.compile(
+    r"(?i)\b(?:verdict|conclusion|summary|tl;?dr|recommendation|overall|outcome|decision|assessment)\b"
+)
+_VERDICT_LINE = LinearPattern(
+    r"(?i)^[\W_]{0,6}(?:(?:final|overall) )?(?:verdict|conclusion|result|recommendation|status|decision|outcome|rating"
+    r"|overall|bottom line)\b[*_ ]{0,4}:\W{0,4}\w"
+)
 _HEADING = re.compile(r"(#{1,6}) {1,3}(\S.{0,200})")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 _PROSE = re.compile(r"#{2,6} \S|\s{0,8}[-*+] \S|\s{0,8}\d{1,3}[.)] \S|```|\||> |.{0,200}(?:\*\*|\]\(|`)")
@@ -353,7 +363,7 @@ MINIFIED = LinearPattern(
 
 
 _LINE_CHARS = 300
-_MAX_DEFINITIONS = 20_000
+_MAX_DEFINITIONS = 2_000
 _MOST_ROWS = 4
 _MOST_FINDINGS = 12
 _MOST_ITEMS = 200
@@ -410,7 +420,25 @@ def outline_digest(lines: Sequence[str]) -> Digest | None:
         if program is None:
             return None
         name, definitions = program
-    return Digest(tuple(_facts(name, len(lines), definitions, gutter)), tuple(_findings(definitions, len(lines))))
+    facts = tuple(_facts(name, len(lines), definitions, gutter))
+    if headings is not None and headings[0] == "Markdown":
+        prose = tuple(_prose(texts, headings[1]))
+        facts = (*facts[:2], *prose[:1], *facts[2:3], *prose[1:], *facts[3:])
+    return Digest(facts, tuple(_findings(definitions, len(lines))), is_free=True)
+
+
+def _prose(texts: Sequence[str], headings: Sequence[Heading]) -> Iterator[str]:
+    """Yield the first paragraph of a document, and the lines that say how it ends."""
+    first = next((number for number, line in enumerate(texts, 1) if _PARAGRAPH.match(line)), 0)
+    below = {number for number, heading, _ in headings if _VERDICT.search(heading)}
+    text = encoded_lines(texts, _PROSE_CHARS)
+    verdicts = [found.number for found in matches(_VERDICT_LINE, text, _MOST_VERDICTS)]
+    for heading in sorted(below):
+        verdicts += [number for number in range(heading + 1, heading + 4) if texts[number - 1 : number] != [""]][:1]
+    numbers = [*([first] if first else []), *sorted(set(verdicts) - {first})[:_MOST_VERDICTS]]
+    for number in numbers:
+        if number <= len(texts):
+            yield fact(f"Text :{number}: {texts[number - 1].strip()[:_PROSE_CHARS]}")
 
 
 def _program(texts: Sequence[str]) -> tuple[str, list[Definition]] | None:

@@ -1,6 +1,6 @@
 """HTML pages: title, headings and visible text; and records of ``key: value`` lines.
 
-The reader finds tags from one angle bracket to the next. It does not use `html.parser`, which takes quadratic time on
+The reader finds the tags that break lines. It does not use `html.parser`, which takes quadratic time on
 hostile pages, and it does not check whether the HTML is valid.
 """
 
@@ -9,22 +9,23 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import unescape
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, islice
 from typing import NamedTuple
 
 from buoyline.previews.digest import Digest, Finding, counted, fact, is_continued, rows, sampled, shortened
 
-_MAX_CHARS = 16_000_000
-# 0.6 s of tags; the subject of a page comes earlier.
-_MAX_TAGS = 200_000
+_MAX_CHARS = 1_100_000
+_MAX_PIECES = 40_000
 _MAX_ATTRIBUTE_CHARS = 400
-_MAX_TEXTS = 4_000
 _PIECE_CHARS = 1_000
-_SHOWN_TEXT_CHARS = 260
-_HEADING_CHARS = 80
+_SHOWN_TEXT_CHARS = 200
+_MORE_TEXT_CHARS = 120
+_HEADING_CHARS = 60
 _LEAST_TAGS = 12
+_SCRIPT_CHARS = 300
 _SENTENCE_CHARS = 80
 _SHOWN_HEADINGS = 8
+_SHOWN_TEXTS = 6
 _PREAMBLE_LINES = 3
 _CONTINUED_CHARS = 2
 
@@ -32,45 +33,28 @@ _DOCUMENT = re.compile(r"<(?:!doctype html|html|head|body)[\s>]", re.IGNORECASE)
 _ELEMENT = re.compile(
     r"</?(?:div|span|p|a|li|ul|td|tr|table|h[1-6]|img|br|section|article|form|input|nav)[\s>/]", re.IGNORECASE
 )
-_NAME = re.compile(r"</?([A-Za-z][A-Za-z0-9]{0,20})")
 _DESCRIPTION = re.compile(r"<meta\s[^>]{0,300}(?:name|property)=[\"']?(?:og:)?description[\"']?", re.IGNORECASE)
 _CONTENT = re.compile(r"\scontent=(?:\"([^\"]{1,400})|'([^']{1,400}))", re.IGNORECASE)
-
-_UNSEEN = frozenset({"script", "style", "noscript", "template", "svg", "textarea", "select", "iframe"})
-_MENU_TAGS = frozenset({"nav", "footer", "aside", "head"})
-_COUNTED = {"a": "link", "img": "image", "form": "form", "table": "table", "script": "script"}
-_BREAKING = frozenset(
-    {
-        "p",
-        "div",
-        "li",
-        "ul",
-        "ol",
-        "td",
-        "th",
-        "tr",
-        "table",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "br",
-        "section",
-        "article",
-    }
-    | {"main", "header", "blockquote", "pre", "dd", "dt", "title", "body", "figcaption"}
+_UNSEEN = re.compile(r"<(script|style|noscript|template|svg|textarea|select|iframe|!--)(?=[\s>/-]|$)", re.IGNORECASE)
+_BREAK = re.compile(
+    r"<(/?)(p|div|li|ul|ol|td|th|tr|table|h[1-6]|br|section|article|main|header|blockquote|pre|dd|dt|title|body"
+    r"|figcaption|nav|footer|aside|head)(?=[\s>/])[^<>]*>?",
+    re.IGNORECASE,
 )
+_BLANKS = re.compile(r"\s*")
+_TAG = re.compile(r"</?[A-Za-z!][^<>]*>?")
+_COUNTED = (("<a ", "link"), ("<img", "image"), ("<form", "form"), ("<table", "table"), ("<script", "script"))
+_MENU_TAGS = frozenset({"nav", "footer", "aside", "head"})
 _HEADINGS = frozenset({"title", "h1", "h2", "h3"})
+_ARTICLE_TAGS = frozenset({"article", "main"})
 
 
 class _Piece(NamedTuple):
-    """The visible text between two tags that break the line, with its offset and the tag of its heading, if any."""
+    """The text between two tags that break the line, with its offset and the tag of its heading, if any."""
 
     start: int
+    end: int
     heading: str
-    text: str
     is_menu: bool
 
 
@@ -81,16 +65,27 @@ def page_digest(lines: Sequence[str]) -> Digest | None:
         lines: The lines of the text, without line ends; lines that a view wrapped are joined.
 
     Returns:
-        The title, counts, headings with their lines, and the beginning of the visible text. None if the text is not a
+        The title, counts, headings with their lines, and the first paragraphs of the article. None if the text is not a
         page.
     """
     if not _is_page(lines):
         return None
     page = _Page(lines)
-    page.read()
-    if page.tags < _LEAST_TAGS and not page.title:
+    if page.source.count("<") < _LEAST_TAGS and not page.title:
         return None
-    return Digest(tuple(_facts(page, len(lines))), tuple(_findings(page)))
+    facts = tuple(_facts(page, len(lines)))
+    texts = [
+        fact(f"Text :{page.line_of(piece.start)[0]}: {text[: _SHOWN_TEXT_CHARS if not rank else _MORE_TEXT_CHARS]}")
+        for rank, (piece, text) in enumerate(page.texts)
+    ]
+    scripts = frozenset(number for number, line in enumerate(lines, 1) if len(line) > _SCRIPT_CHARS)
+    return Digest(
+        (*facts[:2], *texts[:2], *facts[2:]),
+        tuple(_findings(page)),
+        parts=tuple(texts[2:]),
+        quoted=scripts,
+        is_free=True,
+    )
 
 
 def _is_page(lines: Sequence[str]) -> bool:
@@ -100,9 +95,11 @@ def _is_page(lines: Sequence[str]) -> bool:
     if found is not None and _is_preamble(head[: found.start()]):
         return True
     sample = sampled(lines, 200)
-    elements = sum(_ELEMENT.search(line) is not None for line in sample)
     begins = sum(line.lstrip().startswith("<") for line in sample)
-    return elements >= _LEAST_TAGS and 2 * elements > len(sample) and 2 * begins > len(sample)
+    if 2 * begins <= len(sample):
+        return False
+    elements = sum(_ELEMENT.search(line) is not None for line in sample)
+    return elements >= _LEAST_TAGS and 2 * elements > len(sample)
 
 
 def _is_preamble(text: str) -> bool:
@@ -113,151 +110,123 @@ def _is_preamble(text: str) -> bool:
 
 
 class _Page:
-    """Reads a page tag by tag."""
+    """A page, cut at the tags that break lines; other tags are removed only from the text that is shown."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._skipped = [_CONTINUED_CHARS if is_continued(line) else 0 for line in lines]
         pieces = [line[skipped:] for line, skipped in zip(lines, self._skipped, strict=True)]
-        self.text = "\n".join(pieces)[:_MAX_CHARS]
+        self.source = "\n".join(pieces)[:_MAX_CHARS]
+        self.text = _visible(self.source)
         self._starts = list(accumulate((len(piece) + 1 for piece in pieces), initial=0))
-        self.pieces: list[_Piece] = []
-        self.counts = Counter[str]()
-        self.tags = 0
-        self.description = ""
-        self._words: list[str] = []
-        self._length = 0
-        self._start = 0
-        self._heading = ""
-        self._menu_depth = 0
-        self._missing: set[str] = set()
-
-    @property
-    def title(self) -> str:
-        return next((piece.text for piece in self.pieces if piece.heading == "title"), "")
+        self._article = 0
+        found = list(islice(self._cut(), _MAX_PIECES))
+        headings = [(piece, self.words(piece)) for piece in found if piece.heading]
+        self.title = next((text for piece, text in headings if piece.heading == "title" and text), "")
+        self.headings = [(piece, text) for piece, text in headings if piece.heading != "title" and text]
+        self.head = max(self._article, next((piece.start for piece, _ in self.headings if piece.heading == "h1"), 0))
+        self.texts = self._first_texts([piece for piece in found if not piece.heading and not piece.is_menu])
 
     def line_of(self, position: int) -> tuple[int, int]:
         """Return the line number and column of an offset."""
         number = bisect_right(self._starts, position)
         return number, position - self._starts[number - 1] + self._skipped[number - 1]
 
-    def read(self) -> None:
-        text, position, size = self.text, 0, len(self.text)
-        while self.tags < _MAX_TAGS:
-            start = text.find("<", position)
-            self._take(position, start if start >= 0 else size)
-            if start < 0:
+    def words(self, piece: _Piece) -> str:
+        """Return the visible text of a piece."""
+        text = self.text[piece.start : min(piece.end, piece.start + 4 * _PIECE_CHARS)]
+        return " ".join(unescape(_TAG.sub("", text)).split())[:_PIECE_CHARS]
+
+    def description(self) -> str:
+        """Return the description in the head of the page."""
+        found = _DESCRIPTION.search(self.text)
+        element = self.text[found.start() : found.start() + 2 * _MAX_ATTRIBUTE_CHARS] if found is not None else ""
+        content = _CONTENT.search(element)
+        return " ".join(unescape(content[1] or content[2]).split()) if content is not None else ""
+
+    def _cut(self) -> Iterator[_Piece]:
+        start, heading, menus = 0, "", 0
+        for found in _BREAK.finditer(self.text):
+            is_end, tag = bool(found[1]), found[2].lower()
+            if tag == "br" and heading:
+                continue
+            if heading or found.start() - start >= _SENTENCE_CHARS:
+                yield from self._piece(start, found.start(), heading, is_menu=menus > 0)
+            start = found.end()
+            if tag in _HEADINGS:
+                heading = "" if is_end else tag
+            elif tag in _MENU_TAGS:
+                menus = max(menus + (-1 if is_end else 1), 0)
+            elif tag in _ARTICLE_TAGS and not is_end and not self._article:
+                self._article = start
+        yield from self._piece(start, len(self.text), heading, is_menu=menus > 0)
+
+    def _piece(self, start: int, end: int, heading: str, *, is_menu: bool) -> Iterator[_Piece]:
+        blanks = _BLANKS.match(self.text, start, end)
+        start = blanks.end() if blanks is not None else start
+        if start < end and (heading or end - start >= _SENTENCE_CHARS):
+            yield _Piece(start, end, heading, is_menu)
+
+    def _first_texts(self, pieces: Sequence[_Piece]) -> list[tuple[_Piece, str]]:
+        """Return the first sentences of the article: menus come before it."""
+        found: list[tuple[_Piece, str]] = []
+        for after in (self.head, 0):
+            for piece in pieces:
+                text = self.words(piece) if piece.start >= after else ""
+                if len(text) >= _SENTENCE_CHARS and " " in text:
+                    found.append((piece, text))
+                    if len(found) == _SHOWN_TEXTS:
+                        return found
+            if found:
                 break
-            position = self._after_tag(start)
-            if position < 0:
-                break
-        self._end_piece()
-
-    def _after_tag(self, start: int) -> int:
-        """Return the offset after the tag at *start*; -1 if the tag does not end."""
-        text = self.text
-        if text.startswith("<!--", start):
-            return self._after("-->", start + 4)
-        name = _NAME.match(text, start)
-        if name is None and text[start + 1 : start + 2] not in {"!", "?"}:
-            return start + 1
-        end = text.find(">", start)
-        if end < 0:
-            return -1
-        if name is not None:
-            self.tags += 1
-            tag = name[1].lower()
-            is_end = text[start + 1] == "/"
-            self._see(tag, start, end, is_end=is_end)
-            if tag in _UNSEEN and not is_end and text[end - 1] != "/":
-                return self._after(f"</{tag}", end + 1)
-        return end + 1
-
-    def _after(self, terminator: str, position: int) -> int:
-        # A terminator that was not found once is not searched for again, so each search fails at most once.
-        found = -1 if terminator in self._missing else self.text.find(terminator, position)
-        if found < 0:
-            self._missing.add(terminator)
-            return position
-        return found + len(terminator) if terminator == "-->" else found
-
-    def _see(self, tag: str, start: int, end: int, *, is_end: bool) -> None:
-        if tag in _COUNTED and not is_end:
-            self.counts[_COUNTED[tag]] += 1
-        if (tag in _BREAKING or tag in _MENU_TAGS) and not (tag == "br" and self._heading):
-            self._end_piece()
-        if tag in _HEADINGS:
-            self._heading = "" if is_end else tag
-        if tag in _MENU_TAGS:
-            self._menu_depth = max(self._menu_depth + (-1 if is_end else 1), 0)
-        if tag == "meta" and not self.description:
-            element = self.text[start : min(end, start + 2 * _MAX_ATTRIBUTE_CHARS)]
-            if _DESCRIPTION.match(element) and (content := _CONTENT.search(element)) is not None:
-                self.description = _words(content[1] or content[2])
-
-    def _take(self, start: int, end: int) -> None:
-        if end <= start or self._length > _PIECE_CHARS or len(self.pieces) >= _MAX_TEXTS:
-            return
-        words = self.text[start : min(end, start + _PIECE_CHARS)]
-        if not self._words:
-            if words.isspace():
-                return
-            self._start = start + len(words) - len(words.lstrip())
-        self._words.append(words)
-        self._length += len(words)
-
-    def _end_piece(self) -> None:
-        if self._words:
-            text = _words("".join(self._words))
-            if text:
-                self.pieces.append(_Piece(self._start, self._heading, text, self._menu_depth > 0))
-        self._words, self._length = [], 0
+        return found
 
 
-def _words(text: str) -> str:
-    return " ".join(unescape(text[: 2 * _PIECE_CHARS]).split())
+def _visible(text: str) -> str:
+    """Return *text* with blanks in place of scripts, styles and comments."""
+    parts, end, missing = list[str](), 0, set[str]()
+    for found in _UNSEEN.finditer(text):
+        tag = found[1].lower()
+        if found.start() < end or tag in missing:
+            continue
+        last = text.find("-->" if tag == "!--" else f"</{found[1]}", found.end())
+        if last < 0:
+            missing.add(tag)
+            continue
+        parts.append(text[end : found.start()])
+        end = last + 3 if tag == "!--" else text.find(">", last) + 1 or len(text)
+        parts.append(" " * (end - found.start()))
+    return "".join([*parts, text[end:]])
 
 
 def _facts(page: _Page, total: int) -> Iterator[str]:
-    counts = [counted(page.counts[noun], noun) for noun in _COUNTED.values() if page.counts[noun]]
+    counts = [(page.source.count(tag) + page.source.count(tag.upper()), noun) for tag, noun in _COUNTED]
+    shown = [counted(count, noun) for count, noun in counts if count]
     yield fact(
-        f"Web page (HTML, {', '.join([counted(total, 'line'), *counts])}): {page.title[:140] or 'without a title'}"
+        f"Web page (HTML, {', '.join([counted(total, 'line'), *shown])}): {page.title[:140] or 'without a title'}"
     )
-    headings = _headings(page)
-    yield from rows(
-        "Headings",
-        (f"{piece.heading} {piece.text[:_HEADING_CHARS]} :{page.line_of(piece.start)[0]}" for piece in headings),
-        most=2,
+    items = (
+        f"{piece.heading} {text[:_HEADING_CHARS].removesuffix('[edit]')} :{page.line_of(piece.start)[0]}"
+        for piece, text in _headings(page)
     )
-    first = _first_text(page)
-    if first:
-        beginning = " ".join(piece.text for piece in first)[:_SHOWN_TEXT_CHARS]
-        yield fact(f"Text :{page.line_of(first[0].start)[0]}: {beginning}")
-    elif page.description:
-        yield fact(f"Description: {page.description[:_SHOWN_TEXT_CHARS]}")
+    yield from rows("Headings", items, most=3)
+    if not page.texts and page.description():
+        yield fact(f"Description: {page.description()[:_SHOWN_TEXT_CHARS]}")
 
 
-def _headings(page: _Page) -> list[_Piece]:
-    """Return the headings, sorted by level if there are too many."""
-    found = [piece for piece in page.pieces if piece.heading in {"h1", "h2", "h3"}]
-    return found if len(found) <= _SHOWN_HEADINGS else sorted(found, key=lambda piece: (piece.heading, piece.start))
-
-
-def _first_text(page: _Page) -> list[_Piece]:
-    """Return the text from the first sentence on: menus come before it."""
-    texts = [piece for piece in page.pieces if not piece.heading and not piece.is_menu]
-    head = next((piece.start for piece in page.pieces if piece.heading == "h1"), 0)
-    sentences = [place for place, piece in enumerate(texts) if len(piece.text) >= _SENTENCE_CHARS and " " in piece.text]
-    first = next((place for place in sentences if texts[place].start > head), sentences[0] if sentences else 0)
-    return texts[first : first + 4]
+def _headings(page: _Page) -> list[tuple[_Piece, str]]:
+    """Return the headings; if there are too many, those of the article first, by level."""
+    found = page.headings
+    if len(found) <= _SHOWN_HEADINGS:
+        return found
+    return sorted(
+        found, key=lambda one: (one[0].heading != "h1", one[0].start < page.head, one[0].heading, one[0].start)
+    )
 
 
 def _findings(page: _Page) -> Iterator[Finding]:
-    for place, piece in enumerate(_headings(page)[:_SHOWN_HEADINGS]):
+    for place, (piece, _) in enumerate([*page.texts[:1], *_headings(page)[:_SHOWN_HEADINGS]]):
         number, column = page.line_of(piece.start)
-        yield Finding(number, 62.0 - place, column=column)
-    for piece in _first_text(page)[:1]:
-        number, column = page.line_of(piece.start)
-        yield Finding(number, 64.0, column=column)
+        yield Finding(number, 58.0 - place, column=column)
 
 
 # Records: paragraphs of ``key: value`` lines, as in control files and many listings.

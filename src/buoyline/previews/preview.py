@@ -1,45 +1,59 @@
 """Previews of texts of any size.
 
-A survey reads the whole text in blocks of about a megabyte, so a text of any size needs little memory. It processes
-each block in calls over the whole block: a loop over the lines of 100 MB would take longer than a person waits. Lines
-are of one kind if they differ only in digits; each kind of error line is shown once.
+A text is read twice, in blocks of about a megabyte. The first pass surveys all lines: it counts their kinds, that is
+lines without digits, finds error lines, and keeps a sample. The first megabyte is held and read by kind: a table, a
+diff, a program. The second pass reads only the lines that are shown. Each block is processed in calls over the whole
+block, so the time is linear, and each call is short enough for an event loop in another thread.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, islice
 from typing import Final
 
 from buoyline.previews import severity
-from buoyline.previews.binary import binary_digest
+from buoyline.previews.binary import binary_digest, is_binary
 from buoyline.previews.diffs import diff_digest
-from buoyline.previews.digest import MAX_ERROR_KINDS, MUST_SHOW_WEIGHT, OUTLIER_NOTE, Digest, Finding
+from buoyline.previews.digest import MAX_ERROR_KINDS, MUST_SHOW_WEIGHT, Digest, Finding, without_colors
 from buoyline.previews.failures import failure_digest, trace_digest
-from buoyline.previews.json_documents import document_digest, records_digest
+from buoyline.previews.json_documents import document_digest, is_document, records_digest
 from buoyline.previews.layout import PreviewBudget, plan_preview, render_preview, render_whole
-from buoyline.previews.lines import LineBlock, excerpts_at, line_blocks
+from buoyline.previews.lines import FAR_CHARS, LineBlock, excerpts_at, line_blocks, shared_prefix
 from buoyline.previews.listings import listing_digest
-from buoyline.previews.outliers import MAX_EXAMINED_LINES, forms_of, outlier_lines, rare_kinds, rare_lines
+from buoyline.previews.outliers import Shapes, outlier_lines
 from buoyline.previews.outlines import outline_digest
 from buoyline.previews.pages import page_digest, paragraphs_digest
 from buoyline.previews.searches import search_digest
-from buoyline.previews.source import Source, TextSource, count_lines
-from buoyline.previews.tables import table_digest
+from buoyline.previews.source import CONTINUED, Source, TextSource, count_lines
+from buoyline.previews.tables import is_table, table_digest
 from buoyline.tokens import TextCounter
 
 _DIGITS = b"0123456789"
 _MAX_SIMILAR = 3
-_MAX_KINDS = 50_000
-_MAX_COUNTED_LINES = 3_000_000
-# Judging a line takes 20 to 40 microseconds. The first limit holds for the whole text; after it, the second holds for
-# each block, and only the most severe lines beyond it are judged.
-_MAX_JUDGED = 10_000
-_MAX_JUDGED_PER_BLOCK = 2_000
-_MAX_LINE_BYTES = 4_000
-_VERDICT_LINES = 40
-_CONTEXT_CHARS = 200
+_MAX_KINDS = 20_000
+# Judging a line takes 5 to 20 microseconds. The first limit holds for the whole text, the second for each block; beyond
+# both, only the most severe lines are judged.
+_MAX_JUDGED = 800
+_MAX_JUDGED_PER_BLOCK = 200
+_MAX_HITS_PER_BLOCK = 1_000
+_CONTEXT_BYTES = 200
+_BEFORE_CHARS = 30
+_JUDGED_BYTES = 600
 _SUSPECT = 60.0
+_VERDICT_LINES = 40
+_LINE_CHARS = 4_000
+_HEAD_CHARS = 20_000
+_HEAD_LINES = 40
+_DIFFS = ("diff --git ", "@@ -", "diff --cc ")
+
+# Reading a megabyte by its kind takes less than a tenth of a second.
+_HELD_CHARS = 1_100_000
+_DOCUMENT_CHARS = 4_000_000
+_MOST_CHARS_PER_TOKEN = 128
+_QUIET_WEIGHTS = (72.5, 70.5, 65.0)
+_CODE_WEIGHT = 40.0
 
 
 @dataclass(slots=True)
@@ -50,139 +64,197 @@ class _ErrorKind:
     weight: float
     column: int
     word: str
-    count: int = 1
+    count: int = 0
     similar: list[int] = field(default_factory=list[int])
 
-    @property
-    def sort(self) -> str:
-        """The class of its error word, which different kinds of lines share."""
-        return severity.word_class(self.word)
-
-    def add(self, number: int, count: int = 1) -> None:
-        """Count *count* more lines of the kind, the last with this *number*; the last number is always kept."""
-        self.count += count
-        if len(self.similar) < _MAX_SIMILAR:
-            self.similar.append(number)
-        else:
-            self.similar[-1] = number
+    def add(self, numbers: Sequence[int]) -> None:
+        """Count more lines of the kind; the numbers of the next ones and of the last are kept."""
+        self.count += len(numbers)
+        others = [number for number in numbers[: _MAX_SIMILAR + 1] if number != self.number]
+        self.similar += others[: _MAX_SIMILAR - len(self.similar)]
+        if self.similar and numbers[-1] > self.similar[-1]:
+            self.similar = [*self.similar[: _MAX_SIMILAR - 1], numbers[-1]]
 
 
 @dataclass(slots=True)
 class Survey:
-    """Statistics about the lines of a text.
+    """Statistics about all lines of a text, and the parts of it that are kept.
 
     Attributes:
-        kinds: How many lines there are of each kind, that is without digits. Incomplete if `is_full`.
-        verdict: The number of the last line that reports how a run ended; 0 if none does.
+        lines: Their number.
+        chars: The characters of the text.
+        shapes: Their shapes, for the search for outliers.
+        held: The beginning of the text; all of it if `is_whole`.
+        is_document: Whether it begins like a JSON document, more of which is held.
+        is_binary: Whether it begins with bytes rather than text; then no errors are looked for.
+        has_shapes: Whether the shapes are counted: those of records say nothing.
+        tail: The last lines.
     """
 
     lines: int = 0
-    kinds: Counter[bytes] = field(default_factory=Counter[bytes])
-    is_full: bool = False
-    verdict: int = 0
-    _error_kinds: dict[bytes, _ErrorKind] = field(default_factory=dict[bytes, _ErrorKind])
+    chars: int = 0
+    shapes: Shapes = field(default_factory=Shapes)
+    held: str = ""
+    is_whole: bool = True
+    is_document: bool = False
+    is_binary: bool = False
+    has_shapes: bool = True
+    tail: deque[str] = field(default_factory=lambda: deque[str](maxlen=_VERDICT_LINES))
+    _kinds: dict[bytes, _ErrorKind | None] = field(default_factory=dict[bytes, _ErrorKind | None])
     _judged: int = 0
 
-    def read(self, block: bytes) -> None:
-        r"""Add the lines of *block*, which is UTF-8 with ``\n`` between lines."""
-        keys = line_kinds(block)
-        self._find_errors(block, keys)
-        self._find_verdict(block, len(keys))
-        if not self.is_full:
-            self.kinds.update(keys)
-            self.is_full = len(self.kinds) > _MAX_KINDS or self.lines > _MAX_COUNTED_LINES
-        self.lines += len(keys)
+    def read(self, block: LineBlock) -> None:
+        """Add the lines of a block."""
+        content = block.text.encode("utf-8", "surrogatepass")
+        lines = content.split(b"\n")
+        if block.first == 1:
+            self._recognize(block.text)
+        if self.has_shapes:
+            self.shapes.read(content, lines, block.first)
+        self._find_errors(content, lines, block.first)
+        self.tail.extend(line[:_LINE_CHARS].decode("utf-8", "replace") for line in lines[-_VERDICT_LINES:])
+        self._hold(block)
+        self.lines += block.size
+        self.chars += len(block.text) + block.hidden_chars + (block.first > 1)
+
+    def sample(self) -> list[str]:
+        """Return lines from everywhere."""
+        return [line.decode("utf-8", "replace") for _, line in self.shapes.sample]
 
     def error_lines(self) -> list[Finding]:
-        """Return a finding for each kind of error line, and one for the verdict."""
-        error_lines = sorted(self._error_kinds.values(), key=lambda kind: kind.number)
-        last = max((kind.number for kind in error_lines if kind.weight >= MUST_SHOW_WEIGHT), default=0)
+        """Return a finding for each kind of error line, and one for the line that reports how the run ended."""
+        kinds = [kind for kind in self._kinds.values() if kind is not None]
+        kinds = sorted(
+            sorted(kinds, key=lambda kind: (-kind.weight, kind.number))[:MAX_ERROR_KINDS], key=lambda kind: kind.number
+        )
+        last = max((kind.number for kind in kinds if kind.weight >= MUST_SHOW_WEIGHT), default=0)
         found, alike = list[Finding](), Counter[str]()
-        for kind in error_lines:
+        for kind in kinds:
             # A message that occurs a thousand times matters less than one that occurs once.
             weight = kind.weight - min(len(str(kind.count)) - 1, 3)
             is_report = kind.weight >= MUST_SHOW_WEIGHT
             # The first of fifty compiler messages say as much as all of them: another class of error comes first.
             if is_report and kind.number != last:
-                weight -= min(alike[kind.sort], 6) / 2
-                alike[kind.sort] += 1
+                weight -= min(alike[severity.word_class(kind.word)], 6) / 2
+                alike[severity.word_class(kind.word)] += 1
             word = kind.word if is_report else ""
             found.append(Finding(kind.number, weight, kind.column, kind.count, tuple(kind.similar), word=word))
-        return [*found, Finding(self.verdict, 98.0)] if self.verdict else found
+        verdict = self._verdict()
+        return [*found, Finding(verdict, 98.0)] if verdict else found
 
-    def _find_errors(self, block: bytes, keys: Sequence[bytes]) -> None:
-        seen, last = Counter[bytes](), dict[bytes, int]()
-        number, position = 0, 0
-        for start in self._candidates(block):
-            number += block.count(b"\n", position, start)
+    def _recognize(self, text: str) -> None:
+        head = text[:_HEAD_CHARS].split("\n")[:_HEAD_LINES]
+        self.is_document = is_document(text)
+        if is_binary(head):
+            self.is_binary = True
+            self.has_shapes = False
+        elif text.lstrip()[:1] in {"{", "["} or is_table(head) or any(line.startswith(_DIFFS) for line in head):
+            self.has_shapes = False
+
+    def _hold(self, block: LineBlock) -> None:
+        if not self.is_whole:
+            return
+        self.held = f"{self.held}\n{block.text}" if block.first > 1 else block.text
+        most = _DOCUMENT_CHARS if self.is_document else _HELD_CHARS
+        if block.hidden_chars or len(self.held) > most:
+            self.is_whole = False
+            self.held = self.held[:_HELD_CHARS]
+
+    def _find_errors(self, content: bytes, lines: Sequence[bytes], first: int) -> None:
+        hits = list(islice(severity.candidates(content), _MAX_HITS_PER_BLOCK)) if not self.is_binary else []
+        if len(hits) < _MAX_HITS_PER_BLOCK:
+            self._see_all(hits, content, lines, first)
+        else:
+            self._find_many_errors(content, lines, first)
+        if len(self._kinds) > 2 * _MAX_KINDS:
+            self._forget()
+
+    def _see_all(self, hits: Iterable[tuple[int, bytes]], content: bytes, lines: Sequence[bytes], first: int) -> None:
+        place = position = 0
+        for start, word in hits:
+            place += content.count(b"\n", position, start)
             position = start
-            key = keys[number]
-            seen[key] += 1
-            if seen[key] <= _MAX_SIMILAR:
-                self._note(key, block, start, self.lines + number + 1)
-            else:
-                last[key] = number
-        for key in last.keys() & self._error_kinds.keys():
-            self._error_kinds[key].add(self.lines + last[key] + 1, seen[key] - _MAX_SIMILAR)
+            self._see(lines[place], first + place, start - (content.rfind(b"\n", 0, start) + 1), word)
 
-    def _candidates(self, block: bytes) -> Iterator[int]:
-        start = count = 0
-        for start in severity.candidates(block):
-            yield start
-            count += 1
-            if count >= _MAX_JUDGED_PER_BLOCK and count + self._judged >= _MAX_JUDGED:
-                yield from islice(severity.worst_candidates(block, start), _MAX_JUDGED_PER_BLOCK)
-                break
-        self._judged += count
+    def _see(self, line: bytes, number: int, found: int, word: bytes) -> None:
+        """Judge a line, or count it if its kind is known."""
+        kind = line.translate(None, _DIGITS)
+        error = self._kinds.get(kind)
+        if (error is None or error.weight <= _SUSPECT) and severity.is_numbered(line):
+            # Its digits report an error, whatever other lines of its kind say.
+            kind = b"\n" + kind  # no line has this kind
+            error = self._kinds.get(kind)
+        if kind not in self._kinds:
+            self._note(kind, number, line, found, word)
+            error = self._kinds.get(kind)
+        if error is not None:
+            error.add([number])
 
-    def _find_verdict(self, block: bytes, count: int) -> None:
-        end, bare = len(block), 0
-        for place in range(count, max(count - _VERDICT_LINES, 0), -1):
-            start = block.rfind(b"\n", 0, end) + 1
-            line = _line(block, start)
-            if severity.is_verdict(line):
+    def _find_many_errors(self, content: bytes, lines: Sequence[bytes], first: int) -> None:
+        """Judge one line of each kind, and count the others without looking at each."""
+        kinds = content.translate(None, _DIGITS).split(b"\n")
+        places = dict(zip(reversed(kinds), range(len(kinds) - 1, -1, -1), strict=True))
+        if len(self._kinds) < _MAX_KINDS:
+            self._judge(lines, kinds, sorted(places[kind] for kind in places.keys() - self._kinds.keys()), first)
+        else:
+            worst = islice(severity.worst_candidates(content), _MAX_JUDGED_PER_BLOCK)
+            new = [(start, word) for start, word in worst if self._kinds.get(_kind_at(content, start)) is None]
+            self._see_all(new, content, lines, first)
+        numbers = {kind: list[int]() for kind in places if self._kinds.get(kind) is not None}
+        for number, kind in enumerate(kinds, first) if numbers else ():
+            if kind in numbers:
+                numbers[kind].append(number)
+        for kind, others in numbers.items():
+            if (error := self._kinds[kind]) is not None:
+                error.add(others)
+        if len(numbers) > 2 * MAX_ERROR_KINDS:
+            self._forget()
+
+    def _judge(self, lines: Sequence[bytes], kinds: Sequence[bytes], places: Sequence[int], first: int) -> None:
+        content = b"\n".join([lines[place] for place in places])
+        starts = [0, *accumulate(len(lines[place]) + 1 for place in places)]
+        most = max(_MAX_JUDGED - self._judged, _MAX_JUDGED_PER_BLOCK)
+        hits = list(islice(severity.candidates(content), most))
+        self._judged += len(hits)
+        if len(hits) == most:
+            worst = islice(severity.worst_candidates(content[hits[-1][0] :]), _MAX_JUDGED_PER_BLOCK)
+            hits += [(start + hits[-1][0], word) for start, word in worst]
+        for start, word in hits:
+            row = bisect_right(starts, start) - 1
+            self._note(kinds[places[row]], first + places[row], lines[places[row]], start - starts[row], word)
+
+    def _note(self, kind: bytes, number: int, line: bytes, found: int, word: bytes) -> None:
+        start = max(found - _CONTEXT_BYTES, 0)
+        weight = severity.severity_of(line[start : start + _JUDGED_BYTES].removesuffix(b"\r"))
+        known = self._kinds.setdefault(kind)
+        if weight and (known is None or weight > known.weight):
+            column = len(line[:found].decode("utf-8", "replace"))
+            column -= _BEFORE_CHARS if column >= FAR_CHARS else 0
+            self._kinds[kind] = _ErrorKind(number, weight, column, word.decode("utf-8", "replace"))
+
+    def _forget(self) -> None:
+        """Forget all errors but the most severe."""
+        errors = [(kind, error) for kind, error in self._kinds.items() if error is not None]
+        errors.sort(key=lambda pair: (-pair[1].weight, pair[1].number))
+        for kind, _ in errors[2 * MAX_ERROR_KINDS :]:
+            self._kinds[kind] = None
+        self._kinds = dict(islice(self._kinds.items(), _MAX_KINDS)) | dict(errors[: 2 * MAX_ERROR_KINDS])
+
+    def _verdict(self) -> int:
+        bare = 0
+        for place, line in enumerate(reversed(self.tail)):
+            if severity.is_verdict(line.removesuffix("\r")):
                 if not severity.is_bare_word(line):
-                    self.verdict = self.lines + place
-                    return
-                bare = bare or self.lines + place
-            end = start - 1
-        self.verdict = bare or self.verdict
-
-    def _note(self, key: bytes, block: bytes, found: int, number: int) -> None:
-        known = self._error_kinds.get(key)
-        if known is not None and known.weight > _SUSPECT:
-            known.add(number)
-            return
-        line = block.rfind(b"\n", 0, found) + 1
-        start = max(line, found - _CONTEXT_CHARS)
-        text = _line(block, start)
-        weight = severity.severity_of(text)
-        column = len(block[line:start].decode("utf-8", "replace")) + severity.severity_column(text)
-        if not weight:
-            return
-        if len(self._error_kinds) >= MAX_ERROR_KINDS:
-            lightest, kind = min(self._error_kinds.items(), key=lambda item: (item[1].weight, -item[1].number))
-            if kind.weight >= weight:
-                return
-            del self._error_kinds[lightest]
-        self._error_kinds[key] = _ErrorKind(number, weight, column, severity.matched_word(_line(block, found)))
+                    return self.lines - place
+                bare = bare or self.lines - place
+        return bare
 
 
-def line_kinds(block: bytes) -> list[bytes]:
-    """Return the kind of each line of *block*."""
-    return block.translate(None, _DIGITS).split(b"\n")
-
-
-def _line(block: bytes, start: int) -> str:
-    end = block.find(b"\n", start, start + _MAX_LINE_BYTES)
-    line = block[start : start + _MAX_LINE_BYTES if end < 0 else end]
-    return line.decode("utf-8", "replace").removesuffix("\r")
-
-
-_MOST_CHARS_PER_TOKEN = 128
-# Reading 100 MB line by line, or as a document, would take half a minute.
-_DOCUMENT_CHARS = 16_000_000
-_HELD_CHARS = 4_000_000
+def _kind_at(content: bytes, position: int) -> bytes:
+    """Return the kind of the line around *position*."""
+    end = content.find(b"\n", position)
+    line = content[content.rfind(b"\n", 0, position) + 1 : len(content) if end < 0 else end]
+    return line.translate(None, _DIGITS)
 
 
 def preview(text: str, max_tokens: int, counter: TextCounter) -> str:
@@ -215,60 +287,23 @@ def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before:
         shown = render_whole(lines, count_lines(text), budget)
         if shown:
             return shown
-    reading = _TextReading()
+    survey = Survey()
     for block in line_blocks(source):
-        reading.take(block)
-    digest = reading.digest() + Digest(findings=tuple(reading.rare_kinds(source)))
-    plan = plan_preview(digest, reading.survey.lines, reading.chars, max_tokens)
+        survey.read(block)
+    digest = text_digest(survey)
+    prefix = None if digest.is_free else shared_prefix(survey.sample())
+    plan = plan_preview(digest, survey.lines, survey.chars, max_tokens, prefix)
     return render_preview(plan, excerpts_at(source, plan.places), budget)
-
-
-@dataclass(slots=True)
-class _TextReading:
-    """The state that is kept while a text is read."""
-
-    survey: Survey = field(default_factory=Survey)
-    texts: list[str] = field(default_factory=list[str])
-    chars: int = 0
-    lines: int = 0
-    is_whole: bool = True
-
-    def take(self, block: LineBlock) -> None:
-        """Survey the block, and keep it if the text is small enough; a text with cut lines is not a document."""
-        self.survey.read(block.text.encode("utf-8", "surrogatepass"))
-        self.chars += len(block.text) + block.hidden_chars
-        self.lines += block.size
-        if self.is_whole:
-            self.texts.append(block.text)
-            most = _DOCUMENT_CHARS if self.texts[0].lstrip()[:1] in {"{", "["} else _HELD_CHARS
-            if self.chars > most or block.hidden_chars:
-                self.is_whole = False
-                self.texts = ["\n".join(self.texts)[:_HELD_CHARS]]
-
-    def digest(self) -> Digest:
-        """Return the digest of the text so far."""
-        return text_digest("\n".join(self.texts), self.survey, is_whole=self.is_whole)
-
-    def rare_kinds(self, source: Source) -> Iterator[Finding]:
-        """Yield the rare kinds of a long text, also beyond the lines that were examined one by one."""
-        if self.survey.lines <= MAX_EXAMINED_LINES or self.survey.is_full:
-            return
-        odd = set(rare_kinds(self.survey.kinds))
-        for block in line_blocks(source) if odd else ():
-            kinds = line_kinds(block.text.encode("utf-8", "surrogatepass"))
-            for kind in odd.intersection(kinds):
-                yield Finding(block.first + kinds.index(kind), 80.0, note=OUTLIER_NOTE)
 
 
 DigestReader = Callable[[Sequence[str]], Digest | None]
 """Reads the lines of a text, without line ends; returns None for a text of another kind."""
 
-RECORD_READERS: Final[Sequence[DigestReader]] = (records_digest, table_digest)
-"""Readers of texts made of records; they find the outliers themselves."""
+RECORD_READERS: Final[Sequence[DigestReader]] = (records_digest, table_digest, diff_digest)
+"""Readers of texts of a strict form; they find the outliers themselves."""
 
 KIND_READERS: Final[Sequence[DigestReader]] = (
     binary_digest,
-    diff_digest,
     page_digest,
     search_digest,
     listing_digest,
@@ -277,25 +312,61 @@ KIND_READERS: Final[Sequence[DigestReader]] = (
 """Readers of all other kinds, the strictest first; the first match wins."""
 
 
-def text_digest(text: str, survey: Survey, *, is_whole: bool) -> Digest:
-    """Return the digest of a text from its first lines and the survey of all lines.
-
-    *is_whole* says that *text* is complete and no line is cut.
-    """
-    lines = text.split("\n", MAX_EXAMINED_LINES)[:MAX_EXAMINED_LINES]
-    kind = Digest(findings=tuple(survey.error_lines())) + failure_digest(lines) + (trace_digest(lines) or Digest())
-    document = document_digest(text) if is_whole else None
+def text_digest(survey: Survey) -> Digest:
+    """Return the digest of a surveyed text."""
+    lines = without_colors(survey.held.split("\n"))
+    if not survey.is_whole and len(lines) > 1:
+        lines = lines[:-1]  # it may be cut
+    errors = Digest(findings=tuple(survey.error_lines()))
+    document = document_digest(survey.held, is_whole=survey.is_whole)
     if document is not None and document.facts:
-        return document + kind
+        # A long text within a document is quoted.
+        quoted = frozenset(number for number, line in enumerate(lines, 1) if line.startswith(CONTINUED))
+        return document + _quieter(errors, quoted)
+    if not survey.is_binary:
+        errors += failure_digest(lines) + (trace_digest(lines) or Digest())
     records = _first(RECORD_READERS, lines)
     if records is not None:
-        return records + kind + Digest(findings=tuple(rare_lines(lines, forms_of(lines))))
+        if records.is_free:
+            errors = _quieter(errors, records.quoted)
+        return _of_the_beginning(records, len(lines), survey) + errors
     found = _first(KIND_READERS, lines)
-    if found is None and is_whole and len(lines) < MAX_EXAMINED_LINES:
+    if not survey.has_shapes and (found is None or not found.is_free):
+        content = survey.held.encode("utf-8", "surrogatepass")
+        survey.shapes.read(content, content.split(b"\n"), 1)
+    outliers = outlier_lines(survey.shapes)
+    if found is None and survey.is_whole:
         found = paragraphs_digest(lines)
-    found = found or Digest()
-    return found + (document or Digest()) + kind + Digest(findings=tuple(outlier_lines(lines)))
+    if found is not None and found.is_free:
+        errors = _quieter(errors, found.quoted)
+        # In a program or a page, nearly every line is unlike all others.
+        outliers.sort(key=lambda finding: -finding.weight)
+        outliers = [
+            replace(finding, weight=min(finding.weight, weight), note="")
+            for finding, weight in zip(outliers, _QUIET_WEIGHTS, strict=False)
+        ]
+    kind = _of_the_beginning(found or Digest(), len(lines), survey)
+    return kind + (document or Digest()) + errors + Digest(findings=tuple(outliers))
+
+
+def _quieter(errors: Digest, quoted: frozenset[int]) -> Digest:
+    """Return the errors of a program or a document, where words of errors are often no errors; see `Digest.quoted`."""
+    findings = [
+        finding
+        if finding.weight >= MUST_SHOW_WEIGHT and finding.number not in quoted
+        else replace(finding, weight=min(finding.weight, _CODE_WEIGHT), word="")
+        for finding in errors.findings
+    ]
+    return replace(errors, findings=tuple(findings))
 
 
 def _first(readers: Sequence[DigestReader], lines: Sequence[str]) -> Digest | None:
     return next((found for found in (reader(lines) for reader in readers) if found is not None), None)
+
+
+def _of_the_beginning(digest: Digest, lines: int, survey: Survey) -> Digest:
+    """Say that the facts are of the first lines, if the reader did not see all lines."""
+    if survey.is_whole or not digest.facts:
+        return digest
+    first = f"{digest.facts[0]} (of the first {lines:,} of {survey.lines:,} lines)"
+    return replace(digest, facts=(first, *digest.facts[1:]))

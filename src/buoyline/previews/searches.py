@@ -5,20 +5,34 @@ The forms are ``path:line:text`` with ``path-line-text`` for context lines, ``pa
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
 
-from buoyline.previews.digest import Digest, Finding, common_folder, counted, fact, rows, sampled, share, without_colors
+from buoyline.previews.digest import (
+    Digest,
+    Finding,
+    common_folder,
+    counted,
+    fact,
+    rows,
+    sampled,
+    share,
+    shortened,
+    without_colors,
+)
 
 _LINE_CHARS = 600
 _MAX_PATHS = 20_000
-_SHOWN_FILES = 6
+_SHOWN_HITS = 40
+_HIT_CHARS = 100
+_PATH_CHARS = 48
 _LEAST = 0.8
 _LEAST_LINES = 3
 
 _HIT = re.compile(r"((?:[A-Za-z]:[\\/])?[^:\s\x00][^:\x00]{0,400})[:\x00](\d{1,9})(?::(\d{1,6}))?:")
 _AROUND = re.compile(r"-(\d{1,9})-")
-_UNNUMBERED = re.compile(r"((?:[A-Za-z]:[\\/])?[^:\s][^:\s]{0,400}):(?!//)")
+_UNNUMBERED = re.compile(r"((?:[A-Za-z]:[\\/])?[^:\s][^:\s]{0,400}):(?!//|:)")
 _BELOW = re.compile(r"(\d{1,9})[:-]")
 _EXTENSION = re.compile(r"\.[A-Za-z]\w{0,11}$")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}/|\w{3,9} \d{1,2} ")
@@ -33,11 +47,14 @@ class _FileHits:
     first: int = 0
     hits: int = 0
     around: int = 0
+    numbers: list[int] = field(default_factory=list[int])
 
     def take(self, number: int, *, is_hit: bool) -> None:
         if is_hit and not self.hits:
             self.first = number
         self.first = self.first or number
+        if is_hit and self.hits < _SHOWN_HITS:
+            self.numbers.append(number)
         self.hits += is_hit
         self.around += not is_hit
 
@@ -147,10 +164,26 @@ def _digest(found: Sequence[_PathLine], lines: Sequence[str], *, is_numbered: bo
     where = f"{counted(len(files), 'file')}{f' in {folder}' if folder else ''}"
     ranked = sorted(files.items(), key=lambda item: (-item[1].hits, item[1].first))
     items = (f"{path.removeprefix(folder)} {file.hits:,} :{file.first}" for path, file in ranked)
-    facts = [fact(f"{what}: {lines_found} in {where}"), *rows("Files by hits", items, most=3)]
+    facts = [fact(f"{what}: {lines_found} in {where}"), *rows("Files by hits", items, most=1)]
     binary = [Finding(number, 40.0) for number, line in enumerate(lines, 1) if _BINARY.match(line[:_LINE_CHARS])][:3]
-    shown = [Finding(file.first, 58.0 - place) for place, (_, file) in enumerate(ranked[:_SHOWN_FILES])]
-    return Digest(tuple(facts), (*shown, *binary))
+    names = {number: path for path, file in files.items() for number in file.numbers}
+    parts = tuple(_hit(lines[number - 1], number, names[number].removeprefix(folder)) for number in _by_turns(files))
+    quoted = frozenset(() if has_columns else (number for number, _, _ in found))
+    return Digest(tuple(facts), tuple(binary), parts=parts, quoted=quoted, is_free=not has_columns)
+
+
+def _by_turns(files: Mapping[str, "_FileHits"]) -> list[int]:
+    """Return the first hit of each file, then the second ones, and so on, as long as they are worth showing."""
+    turns = zip_longest(*(file.numbers for file in list(files.values())[:_SHOWN_HITS]))
+    return [number for turn in turns for number in turn if number][:_SHOWN_HITS]
+
+
+def _hit(line: str, number: int, path: str) -> str:
+    """Return a hit as a row: the file without the common folder, its line, the line here, and the text."""
+    found = _HIT.match(line[:_LINE_CHARS]) or _BELOW.match(line)
+    place = "" if found is None else f":{found[2] if found.re is _HIT else found[1]}"
+    text = line[found.end() :] if found is not None else line.partition(":")[2]
+    return fact(f"{shortened(path, _PATH_CHARS)}{place} :{number} {text.strip()[:_HIT_CHARS]}")
 
 
 def _are_messages(found: Sequence[_PathLine], lines: Sequence[str]) -> bool:

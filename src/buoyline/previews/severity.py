@@ -1,7 +1,7 @@
-"""Severity: lines that report errors and warnings, and the line that reports how a run ended.
+r"""Severity: lines that report errors and warnings, and the line that reports how a run ended.
 
-The words are those of compilers, test runners, loggers and shells, in several languages. A linear pattern finds
-candidates at the speed of memory; only these are judged.
+The words are those of compilers, test runners, loggers and shells, in several languages. One pattern finds candidates
+at the speed of memory; one set of patterns judges each of them in a single pass.
 """
 
 import re
@@ -10,15 +10,11 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-_LOOKED_AT_CHARS: Final = 400
+_LOOKED_AT: Final = 400
 _APART_BYTES: Final = 2_000
+_MOST_IN_A_LINE: Final = 40
 
-
-def _any_of(*alternatives: str) -> re.Pattern[str]:
-    return re.compile("|".join(alternatives))
-
-
-# Every line with a severity matches one of these. RE2 needs 0.2 s for 100 MB, case-insensitive.
+# Every line with a severity matches one of these.
 _CANDIDATE: Final = (
     "(?im)error|fail|fatal|panic|exception|traceback|critical|emerg|alert|denied|refused|timed ?out|timeout|cannot"
     "|could not|unable to|undefined|no such|not found|abort|segfault|segmentation|killed|out of ?memory|corrupt"
@@ -33,182 +29,213 @@ _CANDIDATE: Final = (
     "|\u0438\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438"
     "|\u043d\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c|\u0441\u0431\u043e\u0439"
 )
-
+# Candidates whose digits make the error: other lines of the same kind are fine.
+_NUMBERED: Final = (
+    '(?i)HTTP/[\\d.]{1,3}"? [45]\\d\\d|"level" ?: ?[56]0|\\b[1-9]\\d* (?:failed|failures?|errors?)'
+    "|(?:failed|failures?|errors?)[\"']?[:=] ?[\"']?[1-9]|exit(?:ed)?(?: with)?(?: code| status)[ :=]{1,3}[1-9]"
+)
 _WORST: Final = (
     "\\b(?:FATAL|CRITICAL|EMERG|PANIC|SIG(?:SEGV|ABRT|KILL)|OOMKilled)\\b|panic: |fatal error|--- FAIL"
     "|core dumped|[Oo]ut of memory|OutOfMemory|DATA RACE|\u81f4\u547d"
 )
 
-_FATAL: Final = _any_of(
-    r"\b(?:FATAL|CRITICAL|EMERG(?:ENCY)?|PANIC)\b",
-    r"^\W{0,20}(?:fatal|panic)\b\s{0,3}[:(]",
-    r"\bpanic: |\bfatal error\b|[Ss]egmentation fault|core dumped|\bSIG(?:SEGV|ABRT|KILL)\b|\bOOMKilled\b"
-    r"|\bpanicked at\b",
-    r"[Oo]ut of memory|OutOfMemory|\bdata race\b|DATA RACE|\u81f4\u547d",
-)
-_FAILED_TEST: Final = _any_of(
-    r"^\s{0,20}--- FAIL|^FAIL\b|\bFAIL(?:ED)?\b|\[FAIL",
-    r"^\s{0,20}(?:not ok\b|[\u2715-\u2718\u274c\u00d7]\s|\u25cf\s.{0,200}\u203a)",
-    r"^E\s{2,}\S|<(?:failure|error)\b",
-)
-_ERROR: Final = _any_of(
-    r"\bERR(?:OR)?S?\b|\bnpm (?:ERR!|error)|##\[error\]|\bFAILURES?\b|\bSEVERE\b",
-    r"\berror(?:\[\w{1,12}\]|\s{0,2}[A-Z]{0,3}\d{2,6})?\s{0,2}:|\bError\b\s{0,3}[:(]|\bError (?:from|response from) \w",
-    r"\w{0,80}(?:Error|Exception)\b(?=\s{0,3}:|\s{0,3}$)|^Traceback \(most recent|^\s{0,20}Caused by: ",
-    r"^\W{0,20}(?:[Ee]rror|[Ff]ailure|[Ff]ailed)\b|\blevel=(?:error|fatal|panic)\b",
-    r"\"(?:level|severity|lvl|status|state|outcome|result)\"\s{0,3}:\s{0,3}\"(?i:error|fatal|critical|failed|failure)\"",
-    r"\"level\"\s{0,3}:\s{0,3}[56]0\b|\"(?:ok|success)\"\s{0,3}:\s{0,3}false|\"errors?\"\s{0,3}:\s{0,3}[\"{\[]",
-    r"(?:^|[,;\t|])\s{0,3}\"?(?:error|failed|failure|fatal)\"?\s{0,3}(?:[,;\t|]|$)",
-    r"[Nn]o such file or directory|[Pp]ermission denied|command not found|[Cc]onnection refused|[Tt]imed out\b",
-    r"\b[Ee]xit(?:ed)?(?: with)?(?: code| status)[ :=]{1,3}[1-9]|\b[1-9]\d{0,6} (?:failed|failures?|errors?)\b",
-    r"^g?make(?:\[\d{1,3}\])?: \*\*\*|\bnon-zero exit|\breturned [1-9]\d{0,2} exit status"
-    r"|\b(?:failures|errors)=\"[1-9]",
-    r"HTTP/[\d.]{1,3}\"? 5\d\d\b|\b(?:4(?:0[013489]|1\d|2[29])|5\d\d) (?:[A-Z][a-z]{2,12} ){0,3}"
-    r"(?:Error|Found|Forbidden|Unauthorized|Request|Gateway|Unavailable|Timeout|Conflict|Gone|Entity|Requests)\b",
-    r"\b(?:CrashLoopBackOff|ImagePullBackOff|ErrImagePull|Evicted|CreateContainerConfigError)\b|\bORA-\d{5}\b|\bSQLSTATE\b",
-    r"\bundefined reference to\b|\bAssertion `|\bassertion .{0,80}failed\b",
-    r"\bFehler\s{0,2}:|fehlgeschlagen|\bAusnahme\b|\b[Ee]rreur\s{0,2}:|\b[\u00c9\u00e9]chec\b|[\u00c9\u00e9]chou\u00e9|fall\u00f3\b|[Ee]xcepci\u00f3n"
-    r"|\b[Ee]rro:|\b[Ff]alha\b|\b[Ee]rrore\b|\b[Ff]allit[oa]\b|\b[Bb]\u0142\u0105d\b|\b[Hh]ata:",
-    r"\u9519\u8bef|\u5931\u8d25|\u5f02\u5e38|\u8d85\u65f6|\u62d2\u7edd|\u672a\u627e\u5230|\u627e\u4e0d\u5230|\u62a5\u9519|\u5d29\u6e83|\u932f\u8aa4|\u5931\u6557|\u7570\u5e38|\u30a8\u30e9\u30fc|\u4f8b\u5916\u304c",
-    r"\uc624\ub958|\uc2e4\ud328|\uc608\uc678|\b[\u041e\u043e]\u0448\u0438\u0431\u043a\u0430\b"
-    r"|[\u0418\u0438]\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438"
-    r"|[\u041d\u043d]\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c|\b[\u0421\u0441]\u0431\u043e\u0439\b",
-)
-# Compilers that write no "error": "main.go:4:2: undefined: x". A search with columns looks the same but finds code.
-_PLACED: Final = _any_of(
-    r"^\s{0,20}(?:vet: )?[^\s:(]{1,300}\.\w{1,5}(?::\d{1,7}:\d{1,7}|\(\d{1,7},\d{1,7}\)): \S",
-    r"^\s{0,20}--> \S{1,300}:\d{1,7}:\d",
-)
-_DETAIL: Final = _any_of(
-    r"^\s{0,20}(?:[Ee]xpected|[Rr]eceived|[Aa]ctual|[Ww]ant|[Gg]ot)\s{0,10}[:=]",
-    r"HTTP/[\d.]{1,3}\"? 4\d\d\b|(?:^|\s)E: \w|(?:^\W{0,20}|: )(?:[Uu]nable to|[Cc]annot|[Cc]ould not) \w",
-)
-_WARNING: Final = _any_of(
-    r"\bWARN(?:ING)?\b|\b[Ww]arning\b\s{0,2}:|\blevel=warn|##\[warning\]|\bWarnung\b|[Aa]vertissement|\u8b66\u544a"
-)
-# Denials such as "0 errors" are removed before a line is judged: the rest of it may report an error.
-_NONE: Final = re.compile(
-    r"\b(?:0|no|without|zero)\s{1,3}(?:\w{1,20}\s)?(?:errors?|failed|failures?|warnings?)\b"
-    r"|[\"']?\b(?:errors?|failures?|failed|exceptions?|warnings?)[\"']?\s{0,2}[:=]\s{0,2}[\"'(\[{]?(?:0\b|null|none|nil|false|[\"'\]}])",
-    re.IGNORECASE,
-)
-
-# A program's source says which errors may happen, not which did. In capitals it is usually output.
-_CODE: Final = _any_of(
-    r"(?:[{;,(]|=>|->|\\n|\*/|&&|\|\|)\s{0,8}$|:=|!= nil|=>|\breturn\b",
-    r"^\s{0,120}(?:func|def|class|if|elif|else|throw|raise|catch|case|for|try|except|import|from|const|let|var)\b",
-    r"^\s{0,120}(?:export|public|private|type|fn|impl|assert\w{0,20})\b|^\s{0,120}(?://|/\*|\*\s|#\s|<!--|--\s)",
-    r"\b\w{1,60}(?:\.\w{1,60}){0,5}\(.{0,200}\)\s{0,4}[;,{]?\s{0,4}$",
-)
-# No program has lines of these forms, whatever code they quote.
-_CERTAIN: Final = _any_of(
-    r"^E\s{2,}\S|^\s{0,20}--- FAIL|^Traceback \(most recent|^panic: |^npm (?:ERR!|error)|^error(?:\[\w{1,12}\])?: ",
-    r"^\s{0,4}(?:(?:Caused by|Uncaught|Unhandled):? )?(?:[\w$]{1,60}\.){0,9}[A-Z]\w{0,60}(?:Error|Exception): ",
-    r"^[^\s:(]{1,300}[:(]\d{1,7}(?:[:,]\d{1,7})?\)?:? (?:- )?(?:fatal )?error\b",
-    r"^\[?\d{4}-\d\d-\d\d.{0,60}\b(?:ERROR|FATAL|CRITICAL)\b|^\[(?:ERROR|FATAL)\] ",
-)
-# A file reader numbered this line, so it is a quotation.
-_READ: Final = re.compile(r"^\s{0,12}\d{1,7}\u2192")
-_NUMBERS: Final = re.compile(r"\d{1,40}")
-_GUTTER: Final = _any_of(
-    r"^\s{0,12}\d{1,7}(?:\u2192|\t|\s?[|:]\s)", r"^[^\s:]{1,300}[:-]\d{1,7}[:-](?!\d{1,7}: )", r"^[+-](?![+-])"
-)
-_WEIGHTS: Final = (
-    (_FATAL, 100.0, 75.0),
-    (_FAILED_TEST, 97.0, 66.0),
-    (_ERROR, 95.0, 65.0),
-    (_PLACED, 92.0, 32.0),
-    (_DETAIL, 84.0, 31.0),
-    (_WARNING, 70.0, 35.0),
-)
+# The classes in the order of their weights; the second weight is of a line of a program. In RE2, a word boundary and a
+# word character are ASCII.
+_FATAL, _FAILED_TEST, _ERROR, _PLACED, _DETAIL, _WARNING = range(6)
+_CODE, _CERTAIN, _READ, _GUTTER, _BARE, _NONE = range(6, 12)
+_WEIGHTS: Final = ((100.0, 75.0), (97.0, 66.0), (95.0, 65.0), (92.0, 32.0), (84.0, 31.0), (70.0, 35.0))
 _MOST_READ: Final = 79.0
-# A word alone says less than other lines.
-_BARE: Final = re.compile(r"\W{0,20}(?:FAIL|FAILED|PASS|ok|error|Error|ERROR)\W{0,20}")
 _BARE_WEIGHT: Final = 62.0
 _SUSPECT: Final = (58.0, 30.0)
 
-_VERDICT: Final = _any_of(
-    r"^={3,} .{0,200}\b(?:passed|failed|errors?|skipped|no tests ran)\b",
-    r"^(?:FAIL|PASS|ok)$|^(?:FAIL|ok)\s+\S+\s+(?:[\d.]+m?s|\(cached\)|\[)|^(?:FAILED|OK) ?(?:\(|$)",
-    r"^\s{0,8}(?:Tests?|Test Suites|Test Files|Suites)\s{0,3}:?\s+.{0,80}\d|^(?:Ran|Executed) \d+ (?:tests?|specs)",
-    r"^\s{0,8}\d+ (?:passing|failing|pending|passed|failed)\b|^test result: |^\d+ examples?, \d+ failures?",
-    r"^BUILD (?:SUCCESS|FAIL)|^\[?(?:ERROR|INFO)\]? (?:BUILD|Tests run:)|^make(?:\[\d+\])?: \*\*\*|^Finished in ",
-    r"^[Ee]xit (?:code|status)\b|^Process (?:finished|exited)|^(?:error: )?could not compile",
-    r"^Found \d+ errors?|^\u2716 \d+ problems?|^(?:Total|Summary)\s{0,3}:",
+_NO_ERRORS: Final = (
+    r"(?i:\b(?:0|no|without|zero)\s{1,3}(?:\w{1,20}\s)?(?:errors?|failed|failures?|warnings?)\b"
+    r"|[\"']?\b(?:errors?|failures?|failed|exceptions?|warnings?)[\"']?\s{0,2}[:=]\s{0,2}[\"'(\[{]?(?:0\b|null|none|nil|false|[\"'\]}]))"
 )
+_STATUS: Final = r"\b(?:4(?:0[013489]|1\d|2[29])|5\d\d) (?:[A-Z][a-z]+ )*"
+_JUDGED: Final = (
+    (_FATAL, r"\b(?:FATAL|CRITICAL|EMERG(?:ENCY)?|PANIC)\b|^\W*(?:fatal|panic)\b\s*[:(]"),
+    (_FATAL, r"\bpanic: |\bfatal error\b|[Ss]egmentation fault|core dumped"),
+    (_FATAL, r"\bSIG(?:SEGV|ABRT|KILL)\b|\bOOMKilled\b"),
+    (_FATAL, "\\bpanicked at\\b|[Oo]ut of memory|OutOfMemory|\\bdata race\\b|DATA RACE|\u81f4\u547d"),
+    (_FAILED_TEST, r"^\s*--- FAIL|^FAIL\b|\bFAIL(?:ED)?\b|\[FAIL|^E\s{2,}\S|<(?:failure|error)\b"),
+    (_FAILED_TEST, "^\\s*(?:not ok\\b|[\u2715-\u2718\u274c\xd7]\\s|\u25cf\\s.*\u203a)"),
+    (_ERROR, r"\bERR(?:OR)?S?\b|\bnpm (?:ERR!|error)|##\[error\]|\bFAILURES?\b|\bSEVERE\b"),
+    (_ERROR, r"\berror(?:\[\w+\]|\s*[A-Z]*\d\d+)?\s*:|\bError\b\s*[:(]"),
+    (_ERROR, r"\bError (?:response )?from \w"),
+    (_ERROR, r"\w(?:Error|Exception)\s*(?::|$)|^(?:Error|Exception)$|^Traceback \(most recent"),
+    (_ERROR, r"^\s*Caused by: "),
+    (_ERROR, r"^\W*(?:[Ee]rror|[Ff]ailure|[Ff]ailed)\b|\blevel=(?:error|fatal|panic)\b"),
+    (
+        _ERROR,
+        r"\"(?:level|severity|lvl|status|state|outcome|result)\"\s*:\s*\"(?i:error|fatal|critical|failed|failure)\"",
+    ),
+    (_ERROR, r"\"level\"\s*:\s*[56]0\b|\"(?:ok|success)\"\s*:\s*false"),
+    (_ERROR, r"\"errors?\"\s*:\s*[\"{\[]"),
+    (_ERROR, r"(?:^|[,;\t|])\s*\"?(?:error|failed|failure|fatal)\"?\s*(?:[,;\t|]|$)"),
+    (_ERROR, r"[Nn]o such file or directory|[Pp]ermission denied|command not found"),
+    (_ERROR, r"[Cc]onnection refused|[Tt]imed out\b"),
+    (_ERROR, r"\b[Ee]xit(?:ed)?(?: with)?(?: code| status)[ :=]+[1-9]"),
+    (_ERROR, r"\b[1-9]\d* (?:failed|failures?|errors?)\b"),
+    (_ERROR, r"^g?make(?:\[\d+\])?: \*\*\*|\bnon-zero exit|\breturned [1-9]\d* exit status"),
+    (_ERROR, r"\b(?:failures|errors)=\"[1-9]|HTTP/[\d.]+\"? 5\d\d\b"),
+    (_ERROR, rf"{_STATUS}(?:Error|Found|Forbidden|Unauthorized|Request|Gateway)\b"),
+    (_ERROR, rf"{_STATUS}(?:Unavailable|Timeout|Conflict|Gone|Entity|Requests)\b"),
+    (_ERROR, r"\b(?:CrashLoopBackOff|ImagePullBackOff|ErrImagePull|Evicted|CreateContainerConfigError)\b"),
+    (_ERROR, r"\bORA-\d{5}\b|\bSQLSTATE\b"),
+    (_ERROR, r"\bundefined reference to\b|\bAssertion `|\bassertion .*failed\b"),
+    (_ERROR, "\\bFehler\\s*:|fehlgeschlagen|\\bAusnahme\\b|\\b[Ee]rreur\\s*:|[\xc9\xe9]chec\\b"),
+    (_ERROR, "[\xc9\xe9]chou\xe9|fall\xf3|[Ee]xcepci\xf3n|\\b[Ee]rro:|\\b[Ff]alha\\b|\\b[Ee]rrore\\b"),
+    (_ERROR, "\\b[Ff]allit[oa]\\b|\\b[Bb]\u0142\u0105d\\b|\\b[Hh]ata:"),
+    (_ERROR, "\u9519\u8bef|\u5931\u8d25|\u5f02\u5e38|\u8d85\u65f6|\u62d2\u7edd|\u672a\u627e\u5230"),
+    (_ERROR, "\u627e\u4e0d\u5230|\u62a5\u9519|\u5d29\u6e83|\u932f\u8aa4|\u5931\u6557|\u7570\u5e38"),
+    (_ERROR, "\u30a8\u30e9\u30fc|\u4f8b\u5916\u304c|\uc624\ub958|\uc2e4\ud328|\uc608\uc678"),
+    (_ERROR, "[\u041e\u043e]\u0448\u0438\u0431\u043a\u0430"),
+    (_ERROR, "[\u0418\u0438]\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438"),
+    (_ERROR, "[\u041d\u043d]\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c"),
+    (_ERROR, "(?:^|\\s)[\u0421\u0441]\u0431\u043e\u0439"),
+    # Compilers that write no "error": "main.go:4:2: undefined: x". A search with columns looks the same but finds code.
+    (_PLACED, r"^\s*(?:vet: )?[^\s:(]+\.\w+(?::\d+:\d+|\(\d+,\d+\)): \S"),
+    (_PLACED, r"^\s*--> \S+:\d+:\d"),
+    (_DETAIL, r"^\s*(?:[Ee]xpected|[Rr]eceived|[Aa]ctual|[Ww]ant|[Gg]ot)\s*[:=]"),
+    (_DETAIL, r"HTTP/[\d.]+\"? 4\d\d\b|(?:^|\s)E: \w"),
+    (_DETAIL, r"(?:^\W*|: )(?:[Uu]nable to|[Cc]annot|[Cc]ould not) \w"),
+    (_WARNING, r"\bWARN(?:ING)?\b|\b[Ww]arning\b\s*:|\blevel=warn|##\[warning\]|\bWarnung\b"),
+    (_WARNING, "[Aa]vertissement|\u8b66\u544a"),
+    # A program's source says which errors may happen, not which did. In capitals it is usually output.
+    (_CODE, r"(?:[{;,(]|=>|->|\\n|\*/|&&|\|\|)\s*$|:=|!= nil|=>|\breturn\b"),
+    (_CODE, r"^\s*(?:func|def|class|if|elif|else|throw|raise|catch|case|for|try|except|import|from|const|let|var)\b"),
+    (_CODE, r"^\s*(?:export|public|private|type|fn|impl|assert\w*)\b"),
+    (_CODE, r"^\s*(?://|/\*|\*\s|#\s|<!--|--\s)|\w\(.*\)\s*[;,{]?\s*$"),
+    # No program has lines of these forms, whatever code they quote.
+    (_CERTAIN, r"^E\s{2,}\S|^\s*--- FAIL|^Traceback \(most recent|^panic: |^npm (?:ERR!|error)"),
+    (_CERTAIN, r"^error(?:\[\w+\])?: "),
+    (_CERTAIN, r"^\s*(?:(?:Caused by|Uncaught|Unhandled):? )?(?:[\w$]+\.)*[A-Z]\w*(?:Error|Exception): "),
+    (_CERTAIN, r"^[^\s:(]+[:(]\d+(?:[:,]\d+)?\)?:? (?:- )?(?:fatal )?error\b"),
+    (_CERTAIN, r"^\[?\d{4}-\d\d-\d\d.*\b(?:ERROR|FATAL|CRITICAL)\b|^\[(?:ERROR|FATAL)\] "),
+    # A file reader numbered this line, so it is a quotation.
+    (_READ, "^\\s*\\d+\u2192"),
+    (_GUTTER, "^\\s*\\d+(?:\u2192|\t|\\s?[|:]\\s)|^[^\\s:]+[:-]\\d+[:-]|^[+-][^+-]"),
+    # A word alone says less than other lines.
+    (_BARE, r"^\W*(?:FAIL|FAILED|PASS|ok|error|Error|ERROR)\W*$"),
+    # Denials such as "0 errors" are removed before a line is judged: the rest of it may report an error.
+    (_NONE, r"(?i)\b(?:0|no|without|zero)\s+(?:\w+\s)?(?:errors?|failed|failures?|warnings?)\b"),
+    (
+        _NONE,
+        r"(?i)\b(?:errors?|failures?|failed|exceptions?|warnings?)[\"']?\s*[:=]\s*[\"'(\[{]?(?:0\b|null|none|nil|false)",
+    ),
+    (_NONE, r"(?i)\b(?:errors?|failures?|failed|exceptions?|warnings?)[\"']?\s*[:=]\s*[\"'(\[{]?[\"'\]}]"),
+)
+_DENIAL: Final = re.compile(_NO_ERRORS)
+_GUTTERS: Final = re.compile(
+    r"^\s{0,12}\d{1,7}(?:\u2192|\t|\s?[|:]\s)|^[^\s:]{1,300}[:-]\d{1,7}[:-](?!\d{1,7}: )|^[+-](?![+-])"
+)
+_DIGITS: Final = re.compile(r"\d{1,40}")
+_DATE: Final = re.compile(rb"\d{4}-\d\d-\d\d")
+
+_VERDICT: Final = re.compile(
+    r"^={3,} .{0,200}\b(?:passed|failed|errors?|skipped|no tests ran)\b"
+    r"|^(?:FAIL|PASS|ok)$|^(?:FAIL|ok)\s+\S+\s+(?:[\d.]+m?s|\(cached\)|\[)|^(?:FAILED|OK) ?(?:\(|$)"
+    r"|^\s{0,8}(?:Tests?|Test Suites|Test Files|Suites)\s{0,3}:?\s+.{0,80}\d|^(?:Ran|Executed) \d+ (?:tests?|specs)"
+    r"|^\s{0,8}\d+ (?:passing|failing|pending|passed|failed)\b|^test result: |^\d+ examples?, \d+ failures?"
+    r"|^BUILD (?:SUCCESS|FAIL)|^\[?(?:ERROR|INFO)\]? (?:BUILD|Tests run:)|^make(?:\[\d+\])?: \*\*\*|^Finished in "
+    r"|^[Ee]xit (?:code|status)\b|^Process (?:finished|exited)|^(?:error: )?could not compile"
+    r"|^Found \d+ errors?|^\u2716 \d+ problems?|^(?:Total|Summary)\s{0,3}:"
+)
+_BARE_WORD: Final = re.compile(r"\W{0,20}(?:FAIL|FAILED|PASS|ok|error|Error|ERROR)\W{0,20}")
 
 
-def candidates(lines: bytes) -> Iterator[int]:
-    r"""Yield the offsets of words that may report an error, once per line and every 2,000 bytes of a long line.
+def candidates(lines: bytes) -> Iterator[tuple[int, bytes]]:
+    r"""Yield the offset and the characters of words that may report an error.
 
     Args:
         lines: UTF-8, with ``\n`` between them.
+
+    Yields:
+        One for each line, and of a long line one every 2,000 bytes, at most 40.
     """
-    position, candidate = 0, _compiled(_CANDIDATE)
-    while (found := candidate.search(lines, position)) is not None:
+    return _hits(_compiled(_CANDIDATE), lines)
+
+
+def is_numbered(line: bytes) -> bool:
+    """Check whether the digits of a line report an error, which other lines with the same words need not do."""
+    return _compiled(_NUMBERED).search(line[:_LOOKED_AT]) is not None
+
+
+def worst_candidates(lines: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the candidates for the most severe errors; see `candidates`."""
+    return _hits(_compiled(_WORST), lines)
+
+
+def _hits(pattern: Any, lines: bytes) -> Iterator[tuple[int, bytes]]:
+    position = end = apart = 0
+    while (found := pattern.search(lines, position)) is not None:
         start: int = found.start()
-        yield start
-        end = lines.find(b"\n", start, start + _APART_BYTES)
-        position = start + _APART_BYTES if end < 0 else end + 1
+        yield start, lines[start : found.end()]
+        if start >= end:
+            end = lines.find(b"\n", start)
+            end = len(lines) if end < 0 else end
+            apart = max(_APART_BYTES, (end - start) // _MOST_IN_A_LINE)
+        position = start + apart if start + apart < end else end + 1
 
 
-def worst_candidates(lines: bytes, start: int) -> Iterator[int]:
-    """Yield the offsets after *start* of words for the most severe errors, once per line; see `candidates`."""
-    position = lines.find(b"\n", start) + 1
-    while position > 0 and (found := _compiled(_WORST).search(lines, position)) is not None:
-        yield found.start()
-        position = lines.find(b"\n", found.start()) + 1
-
-
-def severity_of(line: str) -> float:
+def severity_of(line: str | bytes) -> float:
     """Rate a line by the severity of its error: 100 is the most severe, 0 means no error."""
-    line = line[:_LOOKED_AT_CHARS]
-    text = _NONE.sub("", line)
-    if text != line and _compiled(_CANDIDATE).search(text.encode("utf-8", "replace")) is None:
-        return 0.0
-    is_placed = _PLACED.search(line) is not None
-    text, whole = (text, line) if is_placed else (_GUTTER.sub("", text), _GUTTER.sub("", line))
-    if _BARE.fullmatch(text):
+    line = (line.encode("utf-8", "replace") if isinstance(line, str) else line)[:_LOOKED_AT]
+    found = _judged(line)
+    if _NONE in found or (_GUTTER in found and _PLACED not in found and not _DATE.match(line)):
+        is_read = _READ in found
+        text = line.decode("utf-8", "replace")
+        bare = _DENIAL.sub("", text)
+        if bare != text and _compiled(_CANDIDATE).search(bare.encode("utf-8", "replace")) is None:
+            return 0.0
+        # The code is recognized by the whole line: a denial is a part of it.
+        code = found if _PLACED in found else _judged(_GUTTERS.sub("", text).encode("utf-8", "replace"))
+        bare = bare if _PLACED in found else _GUTTERS.sub("", bare)
+        found = _judged(bare.encode("utf-8", "replace")) - {_CODE, _CERTAIN} | code & {_CODE, _CERTAIN}
+        found = found | {_READ} if is_read else found
+    if _BARE in found:
         return _BARE_WEIGHT
-    is_read = _READ.match(line) is not None
-    is_code = _CODE.search(whole) is not None and (is_read or _CERTAIN.search(whole) is None)
-    for pattern, weight, code_weight in _WEIGHTS:
-        if pattern.search(text):
-            return code_weight if is_code else min(weight, _MOST_READ) if is_read else weight
-    return _SUSPECT[is_code]
-
-
-def matched_word(line: str) -> str:
-    """Return the characters that made a line a candidate, or an empty string."""
-    found = _compiled(_CANDIDATE).search(line[:_LOOKED_AT_CHARS].encode("utf-8", "replace"))
-    return found.group().decode("utf-8", "replace") if found is not None else ""
+    is_code = _CODE in found and (_READ in found or _CERTAIN not in found)
+    best = min(found, default=_CODE)
+    if best > _WARNING:
+        return _SUSPECT[is_code]
+    weight, code_weight = _WEIGHTS[best]
+    return code_weight if is_code else min(weight, _MOST_READ) if _READ in found else weight
 
 
 def word_class(word: str) -> str:
     """Return *word* in lower case and without its numbers, as all lines of one class have it."""
-    return _NUMBERS.sub("0", word).strip().lower()
+    return _DIGITS.sub("0", word).strip().lower()
 
 
 def is_verdict(line: str) -> bool:
     """Check whether a line reports how a whole run ended."""
-    return _VERDICT.search(line[:_LOOKED_AT_CHARS]) is not None
+    return _VERDICT.search(line[:_LOOKED_AT]) is not None
 
 
 def is_bare_word(line: str) -> bool:
     """Check whether a line is a single word for the result of a run."""
-    return _BARE.fullmatch(line[:_LOOKED_AT_CHARS]) is not None
+    return _BARE_WORD.fullmatch(line[:_LOOKED_AT]) is not None
 
 
-def severity_column(line: str) -> int:
-    """Return the character at which the error begins in a line, 0-based; 0 if there is none."""
-    for pattern, _, _ in _WEIGHTS:
-        found = pattern.search(line)
-        if found is not None:
-            return found.start()
-    return 0
+def _judged(line: bytes) -> set[int]:
+    return {_JUDGED[place][0] for place in _judges().Match(line) or ()}
 
 
 @cache
 def _compiled(pattern: str) -> Any:
     # Imported with the first text: a program that only appends does not need it.
     return import_module("re2").compile(pattern.encode())
+
+
+@cache
+def _judges() -> Any:
+    re2: Any = import_module("re2")
+    options = re2.Options()
+    options.max_mem = 1 << 26  # with too little memory, a set would find nothing
+    judges = re2.Set.SearchSet(options)
+    for _, pattern in _JUDGED:
+        judges.Add(pattern)
+    judges.Compile()
+    return judges

@@ -1,6 +1,7 @@
 """Tables: rows of fields between commas, tabs, semicolons or bars."""
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -12,12 +13,14 @@ _DELIMITERS = ",\t;|"
 _SAMPLED_LINES = 40
 _LEAST_ROWS = 4
 _MOST = 0.9
-_MAX_CELLS = 600_000
+_MAX_CELLS = 300_000
 _MAX_FIELD_CHARS = 1 << 17
 _MAX_FINDINGS = 24
 _MAX_RAGGED = 8
 _SHOWN_COLUMNS = 24
 _SHOWN_CHARS = 24
+_SHORT_ROW_CHARS = 40
+_STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d,\d{3}\b")
 
 
 def table_digest(lines: Sequence[str]) -> Digest | None:
@@ -29,11 +32,11 @@ def table_digest(lines: Sequence[str]) -> Digest | None:
     delimiter = _delimiter_of(lines[:_SAMPLED_LINES])
     if delimiter is None:
         return None
-    rows = list(_rows(lines, delimiter))
+    rows = _rows(lines, delimiter)
     if len(rows) < _LEAST_ROWS:
         return None
-    width = Counter(len(row) for _, row in rows).most_common(1)[0][0]
-    even = [(number, row) for number, row in rows if len(row) == width]
+    width = Counter([len(row) for _, row in rows]).most_common(1)[0][0]
+    even = [pair for pair in rows if len(pair[1]) == width]
     if width < 2 or len(even) < _MOST * len(rows):  # noqa: PLR2004 - one field is no table
         return None
     has_header = _is_header(even)
@@ -46,6 +49,11 @@ def table_digest(lines: Sequence[str]) -> Digest | None:
     return Digest((fact,), (*head, *sorted(findings, key=lambda found: -found.weight)[:_MAX_FINDINGS]))
 
 
+def is_table(lines: Sequence[str]) -> bool:
+    """Check whether the first lines are rows of equally many fields."""
+    return _delimiter_of(lines[:_SAMPLED_LINES]) is not None
+
+
 def _delimiter_of(sample: Sequence[str]) -> str | None:
     rows = [line for line in sample if line.strip()]
     if len(rows) < _LEAST_ROWS:
@@ -56,25 +64,31 @@ def _delimiter_of(sample: Sequence[str]) -> str | None:
         width, count = max(widths.items(), key=lambda found: found[1], default=(0, 0))
         if width > 1 and count / len(rows) > share:
             best, share = delimiter, count / len(rows)
-    return best
+    # The comma of a time with milliseconds is in every line of a log.
+    is_log = best == "," and sum(_STAMP.match(row) is not None for row in rows) > share * len(rows) / 2
+    return None if is_log else best
 
 
-def _rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first line number and the fields of each row that is not empty."""
+def _rows(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
+    """Return the first line number and the fields of each row that is not empty."""
     csv.field_size_limit(_MAX_FIELD_CHARS)
-    reader = csv.reader((f"{line}\n".replace("\0", "") for line in lines), delimiter=delimiter)
-    first, cells = 1, 0
+    has_nul = any("\0" in line for line in lines)
+    reader = csv.reader([line.replace("\0", "") for line in lines] if has_nul else lines, delimiter=delimiter)
+    rows, first, cells = list[tuple[int, list[str]]](), 1, 0
     while cells < _MAX_CELLS:
         try:
-            row = next(reader)
-        except StopIteration:
-            return
+            for row in reader:
+                if any(row):
+                    rows.append((first, row))
+                    cells += len(row)
+                first = reader.line_num + 1
+                if cells >= _MAX_CELLS:
+                    return rows
         except csv.Error:  # a quotation that does not end, or a carriage return within a line
-            row = []
-        if any(row):
-            yield first, row
-            cells += len(row)
-        first = reader.line_num + 1
+            first = reader.line_num + 1
+            continue
+        break
+    return rows
 
 
 def _is_header(rows: Sequence[tuple[int, list[str]]]) -> bool:
@@ -96,16 +110,22 @@ def _ragged(rows: Sequence[tuple[int, list[str]]], width: int) -> Iterator[Findi
 
 
 def _odd_cells(rows: Sequence[tuple[int, list[str]]], names: Sequence[str]) -> Iterator[Finding]:
-    for place, name in enumerate(names):
-        for outlier in column_outliers(_column([row[place] for _, row in rows])):
-            yield Finding(rows[outlier.place][0], outlier.weight, note=f"{_word(name)}: {outlier.reason}")
+    for name, cells in zip(names, zip(*[row for _, row in rows], strict=True), strict=True):
+        for outlier in column_outliers(_column(cells)):
+            number, row = rows[outlier.place]
+            # A row may be cut before the cell.
+            cell = f' "{_word(cells[outlier.place])}"' if sum(map(len, row)) > _SHORT_ROW_CHARS else ""
+            yield Finding(number, outlier.weight, note=f"{_word(name)}{cell}: {outlier.reason}")
 
 
 def _column(cells: Sequence[str]) -> Sequence[ColumnValue]:
     """Return the values of a column; in a column of texts, a numeral is a text as well."""
-    values = [_value(cell) for cell in cells]
-    are_numbers = 2 * sum(isinstance(value, float) for value in values) >= len(values)
-    return values if are_numbers else cells
+    try:
+        return list(map(float, cells))
+    except ValueError:
+        value_of = {cell: _value(cell) for cell in set(cells)}
+        values = [value_of[cell] for cell in cells]
+    return values if 2 * list(map(type, values)).count(float) >= len(values) else cells
 
 
 def _value(cell: str) -> ColumnValue:
