@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from buoyline.previews.digest import Digest, Finding
 from buoyline.previews.outliers import ColumnValue, column_outliers
@@ -32,19 +32,21 @@ def table_digest(lines: Sequence[str]) -> Digest | None:
     delimiter = _delimiter_of(lines[:_SAMPLED_LINES])
     if delimiter is None:
         return None
-    rows = _rows(lines, delimiter)
+    numbers, rows = _rows(lines, delimiter)
     if len(rows) < _LEAST_ROWS:
         return None
-    width = Counter([len(row) for _, row in rows]).most_common(1)[0][0]
-    even = [pair for pair in rows if len(pair[1]) == width]
+    widths = list(map(len, rows))
+    width = Counter(widths).most_common(1)[0][0]
+    even = [row for row in rows if len(row) == width]
     if width < 2 or len(even) < _MOST * len(rows):  # noqa: PLR2004 - one field is no table
         return None
     has_header = _is_header(even)
-    names = even[0][1] if has_header else [f"column {place}" for place in range(1, width + 1)]
-    body = even[1:] if has_header else even
-    findings = [*_ragged(rows, width), *_odd_cells(body, names)]
+    names = even[0] if has_header else [f"column {place}" for place in range(1, width + 1)]
+    placed = [number for number, fields in zip(numbers, widths, strict=True) if fields == width]
+    body = slice(1 if has_header else 0, None)
+    findings = [*_ragged(zip(numbers, widths, strict=True), width), *_odd_cells(placed[body], even[body], names)]
     shown = ", ".join(map(_word, names[:_SHOWN_COLUMNS])) + (", ..." if width > _SHOWN_COLUMNS else "")
-    head = [Finding(even[0][0], 96.0)] if has_header else []
+    head = [Finding(placed[0], 96.0)] if has_header else []
     fact = f"Table: {len(rows) - has_header:,} rows, {width} columns: {shown}"
     return Digest((fact,), (*head, *sorted(findings, key=lambda found: -found.weight)[:_MAX_FINDINGS]))
 
@@ -60,7 +62,7 @@ def _delimiter_of(sample: Sequence[str]) -> str | None:
         return None
     best, share = None, _MOST
     for delimiter in _DELIMITERS:
-        widths = Counter(len(row) for _, row in _rows(rows, delimiter))
+        widths = Counter(map(len, _rows(rows, delimiter)[1]))
         width, count = max(widths.items(), key=lambda found: found[1], default=(0, 0))
         if width > 1 and count / len(rows) > share:
             best, share = delimiter, count / len(rows)
@@ -69,39 +71,41 @@ def _delimiter_of(sample: Sequence[str]) -> str | None:
     return None if is_log else best
 
 
-def _rows(lines: Sequence[str], delimiter: str) -> list[tuple[int, list[str]]]:
-    """Return the first line number and the fields of each row that is not empty."""
+def _rows(lines: Sequence[str], delimiter: str) -> tuple[list[int], list[list[str]]]:
+    """Return the first line numbers and the fields of the rows that are not empty."""
     csv.field_size_limit(_MAX_FIELD_CHARS)
     has_nul = any("\0" in line for line in lines)
     reader = csv.reader([line.replace("\0", "") for line in lines] if has_nul else lines, delimiter=delimiter)
-    rows, first, cells = list[tuple[int, list[str]]](), 1, 0
+    # Two lists and no pairs: twice the objects would set off the garbage collector, which stops an event loop.
+    numbers, rows, first, cells = list[int](), list[list[str]](), 1, 0
     while cells < _MAX_CELLS:
         try:
             for row in reader:
                 if any(row):
-                    rows.append((first, row))
+                    numbers.append(first)
+                    rows.append(row)
                     cells += len(row)
                 first = reader.line_num + 1
                 if cells >= _MAX_CELLS:
-                    return rows
+                    return numbers, rows
         except csv.Error:  # a quotation that does not end, or a carriage return within a line
             first = reader.line_num + 1
             continue
         break
-    return rows
+    return numbers, rows
 
 
-def _is_header(rows: Sequence[tuple[int, list[str]]]) -> bool:
+def _is_header(rows: Sequence[list[str]]) -> bool:
     """Check for a header: a first row without numbers, above numbers or with words that no other row has."""
-    first = rows[0][1]
+    first = rows[0]
     if any(isinstance(_value(cell), float) for cell in first) or len(set(first)) < len(first):
         return False
-    has_numbers = any(isinstance(_value(cell), float) for _, row in rows[1:20] for cell in row)
-    return has_numbers or not any(cell in first for _, row in rows[1:] for cell in row)
+    has_numbers = any(isinstance(_value(cell), float) for row in rows[1:20] for cell in row)
+    return has_numbers or not any(cell in first for row in rows[1:] for cell in row)
 
 
-def _ragged(rows: Sequence[tuple[int, list[str]]], width: int) -> Iterator[Finding]:
-    ragged = [(number, len(row)) for number, row in rows if len(row) != width]
+def _ragged(rows: Iterable[tuple[int, int]], width: int) -> Iterator[Finding]:
+    ragged = [(number, fields) for number, fields in rows if fields != width]
     counts = Counter(fields for _, fields in ragged)
     ragged.sort(key=lambda row: (counts[row[1]], row[0]))
     for number, fields in ragged[:_MAX_RAGGED]:
@@ -109,10 +113,10 @@ def _ragged(rows: Sequence[tuple[int, list[str]]], width: int) -> Iterator[Findi
         yield Finding(number, weight, note=f"{fields} fields, others {width}")
 
 
-def _odd_cells(rows: Sequence[tuple[int, list[str]]], names: Sequence[str]) -> Iterator[Finding]:
-    for name, cells in zip(names, zip(*[row for _, row in rows], strict=True), strict=True):
+def _odd_cells(numbers: Sequence[int], rows: Sequence[list[str]], names: Sequence[str]) -> Iterator[Finding]:
+    for name, cells in zip(names, zip(*rows, strict=True), strict=False):
         for outlier in column_outliers(_column(cells)):
-            number, row = rows[outlier.place]
+            number, row = numbers[outlier.place], rows[outlier.place]
             # A row may be cut before the cell.
             cell = f' "{_word(cells[outlier.place])}"' if sum(map(len, row)) > _SHORT_ROW_CHARS else ""
             yield Finding(number, outlier.weight, note=f"{_word(name)}{cell}: {outlier.reason}")
