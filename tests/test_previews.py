@@ -345,11 +345,14 @@ def test_records_are_rows_of_the_fields_that_tell_them_apart() -> None:
     assert "\n[0] :2 src/0.py \u00b7 0 \u00b7 Please rename 0." in shown
 
 
-def test_a_document_that_breaks_off_at_its_end_is_still_a_document() -> None:
-    text = json.dumps(RECORDS, indent=1)
-    shown = preview(text[: len(text) * 3 // 4], 250, COUNTER)
-    assert shown.startswith("JSON: [")
-    assert "(of the beginning)" in shown
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("rest", [*range(30), 500, 5_000])
+def test_a_document_that_breaks_off_at_its_end_is_still_a_document(*, wrapped: bool, rest: int) -> None:
+    records = [{**record, "size": "n/a"} if record["id"] == 90 else record for record in RECORDS]
+    text = json.dumps({"page": 1, "items": records} if wrapped else records, indent=1)
+    shown = preview(text[: -100 - rest], 250, COUNTER)
+    assert shown.startswith("JSON: ")
+    assert "[90]" in shown
 
 
 def test_the_prefix_of_log_lines_is_named_once() -> None:

@@ -77,7 +77,7 @@ def value_offsets(document: str, places: Sequence[ValuePath]) -> dict[ValuePath,
         at, prefix, inner = waiting.pop()
         wanted = {place[len(prefix)] for place in inner}
         last = max(filter(_is_index, wanted), default=None) if document[at : at + 1] == "[" else None
-        for key, key_at, begin, _, _ in _members(document, at) if document[at] in "{[" else ():
+        for key, key_at, begin, _, _ in _members(document, at, is_opened=True) if document[at] in "{[" else ():
             if key in wanted:
                 path: ValuePath = (*prefix, key)
                 below = [place for place in inner if place[: len(path)] == path]
@@ -117,8 +117,13 @@ def _container(opening: str, members: Sequence[JsonMember]) -> Any:
     return [member[4] for member in members]
 
 
-def _members(document: str, at: int, levels: int = 0, *, is_whole: bool = True) -> Iterator[JsonMember]:
-    """Yield the members of the array or object that begins at *at*, in order."""
+def _members(
+    document: str, at: int, levels: int = 0, *, is_whole: bool = True, is_opened: bool = False
+) -> Iterator[JsonMember]:
+    """Yield the members of the array or object that begins at *at*, in order.
+
+    If *is_opened*, the last one may break off with the document: the caller opens it.
+    """
     closing = "}" if document[at] == "{" else "]"
     position, index, sign = _skipped(document, at + 1), 0, ","
     if document[position : position + 1] == closing:
@@ -127,11 +132,26 @@ def _members(document: str, at: int, levels: int = 0, *, is_whole: bool = True) 
         key_at = position
         named: str | int = index
         if closing == "}":
-            named, position = _key(document, position)
-        value, end = _loaded(document, position, levels, is_whole=is_whole) if levels else _scanned(document, position)
+            try:
+                named, position = _key(document, position)
+            except json.JSONDecodeError:
+                if is_opened:
+                    return
+                raise
+        try:
+            value, end = (
+                _loaded(document, position, levels, is_whole=is_whole) if levels else _scanned(document, position)
+            )
+        except json.JSONDecodeError:
+            if not is_opened:
+                raise
+            yield named, key_at, position, len(document), None
+            return
         yield named, key_at, position, end, value
         position, index = _skipped(document, end), index + 1
         sign = document[position : position + 1]
+        if is_opened and sign not in {",", closing}:
+            return
         if sign not in {",", closing}:
             raise json.JSONDecodeError(f"neither ',' nor '{closing}'", document, position)
         position = _skipped(document, position + 1)
