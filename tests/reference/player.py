@@ -1,8 +1,9 @@
 """Plays a script on one version of buoyline: reads an operation a line as JSON, and writes an answer a line.
 
 It runs in the environment of each version, as ``python -m reference.player old|new SALT WORKDIR``, and knows buoyline
-only by `Names`. So that two versions can be compared byte for byte, the clock shows the number of the operation, and
-identifiers are counted; the SALT keeps those of two processes apart. Nothing else is replaced.
+only by `Names`. So that two versions can be compared byte for byte, the clock shows the number of the operation,
+identifiers are counted; the SALT keeps those of two processes apart. If a script asks for it, stubs show the first
+lines of a result. Nothing else is replaced.
 """
 
 import asyncio
@@ -212,6 +213,18 @@ class Player:
     async def do_locate(self) -> str:
         """Return where the version is installed."""
         return str(importlib.import_module("buoyline").__file__)
+
+    async def do_show_first_lines(self) -> None:
+        """Give the stubs of all versions the same previews and token counts.
+
+        Previews of large results and the counts in their stubs differ on purpose since the baseline, and with their
+        tokens all that a window plans.
+        """
+        stubs: Any = importlib.import_module("buoyline.offloader.stub")
+        stubs._COUNTED_BYTES = 1 << 22  # the size up to which the baseline counts exactly
+        for name, module in [*sys.modules.items()]:
+            if name.startswith("buoyline.") and ".previews" not in name and hasattr(module, "preview_of"):
+                module.preview_of = _first_lines  # type: ignore[attr-defined]
 
     # Windows
 
@@ -509,6 +522,17 @@ def _stepped(work: Coroutine[Any, Any, Plain], last: int, cancel: Callable[[], o
 def _count_identifiers(salt: str) -> None:
     numbers = itertools.count(1)
     uuid.uuid4 = lambda: uuid.UUID(f"b0a7{salt:0>4}{next(numbers):024x}")
+
+
+def _first_lines(source: Any, max_tokens: int, counter: Any, *, before: str = "") -> str:
+    """Return as many of the first lines as fit behind *before*, with their numbers."""
+    shown = ""
+    for number, line in enumerate("".join(source.blocks()).split("\n"), 1):
+        longer = f"{shown}{number}: {line[:400]}\n"
+        if counter.count(before + longer) > max_tokens:
+            break
+        shown = longer
+    return shown.removesuffix("\n")
 
 
 async def _play(names: Names, workdir: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import datetime as dt
 import hashlib
+import importlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -68,6 +69,11 @@ class AgentPlayer(Player):
             callback_handler=None,
         )
         return self._state()
+
+    async def do_show_first_lines(self) -> None:
+        """Give the stubs of Strands' own form the same previews, too."""
+        importlib.import_module("buoyline.integrations.strands")
+        await super().do_show_first_lines()
 
     async def do_ask(self, text: str, answers: Sequence[Plain]) -> Plain:
         """Ask the agent; *answers* are the model's: text, runs of the tool (lines, seed), or None: an overflow."""
