@@ -108,6 +108,14 @@ def test_each_group_of_hits_is_below_the_call_that_it_belongs_to(workspace: Read
     ]
 
 
+def test_the_heading_of_a_message_that_is_one_result_belongs_to_its_call(workspace: ReadableWorkspace) -> None:
+    assert _rows(grep(workspace, "^## 4 .* Bash", "transcript.md", session="s1").text) == [
+        "== sessions/s1/transcript.md",
+        "@ Bash cat needles.log \u00b7 03-04 05:06",
+        "25: ## 4 tool \u00b7 Bash \u00b7 2026-03-04T05:06:07.000Z",
+    ]
+
+
 def test_hits_in_a_stored_result_are_below_the_call_that_made_it(workspace: ReadableWorkspace) -> None:
     answer = grep(workspace, "needle", "tool_result-*.txt", session="s1", context=1)
     assert _rows(answer.text)[:3] == [

@@ -137,8 +137,9 @@ class _SessionCalls:
         if sum(sizes) != place.lines:  # another version has rendered it
             return []
         speaker = Owner(number, message.role)
-        owners = [speaker, *(self._owner_of_part(part, number, speaker) for part in message.parts), speaker]
-        return list(zip(itertools.accumulate(sizes), owners, strict=True))
+        parts = [self._owner_of_part(part, number, speaker) for part in message.parts]
+        around = parts[0] if len(parts) == 1 and parts[0].is_call else speaker
+        return list(zip(itertools.accumulate(sizes), [around, *parts, around], strict=True))
 
     def _owner_of_part(self, part: Part, number: int, speaker: Owner) -> Owner:
         if isinstance(part, ToolCall):

@@ -323,7 +323,10 @@ def _nothing(workspace: ReadableWorkspace, path: str, session: str | None, *, co
     citation = _POINTER.fullmatch(path)
     if is_section_name((citation[1] if citation else path).rpartition("/")[2]):
         counts = [count_summaries(workspace, directory) for directory in directories_of(workspace, session)]
-        return NotFoundError("section", shortened(path), f"the session has {max(counts, default=0):,} summaries")
+        count = max(counts, default=0)
+        return NotFoundError(
+            "section", shortened(path), f"the session has {count:,} summar{'y' if count == 1 else 'ies'}"
+        )
     own = [] if confined else [name for name in workspace.files.names("") if not name.startswith(".")]
     names = near(citation[1] if citation else path, [*own, *names_in(workspace, session)])
     nearest = f"; near are {', '.join(map(shown_path, names))}" if names else ""
