@@ -83,7 +83,7 @@ SESSION = [
     _result("3", "The file has been updated."),
     _call("Bash", "4", command="pytest -q tests/test_store.py"),
     _result("4", "4 passed in 0.10s"),
-    _call("Bash", "5", command="mypy app"),
+    _call("Bash", "5", command="terraform plan"),
     _result("5", "app/store.py:3: error: Missing return type\nFound 1 error in 1 file\nexit code 1"),
     _call(
         "TodoWrite",
@@ -126,7 +126,7 @@ def test_the_state_says_what_was_changed_run_and_reported() -> None:
 def test_errors_are_open_until_the_same_thing_succeeds() -> None:
     found = _extract(SESSION).fields["important_discoveries"]
     assert "FAILED" not in found
-    assert "Open error: mypy app → app/store.py:3: error: Missing return type [transcript.md:91-109]" in found
+    assert "Open error: terraform plan → app/store.py:3: error: Missing return type [transcript.md:91-109]" in found
 
 
 def test_next_steps_hold_the_open_tasks_and_the_closing_question() -> None:
@@ -192,7 +192,7 @@ def test_words_that_a_command_prints_itself_are_no_error() -> None:
 def test_an_error_that_was_not_tried_again_for_long_says_so() -> None:
     later = [_said("assistant", f"Looked at part_{number}.") for number in range(60)]
     found = _extract([*SESSION[:11], *later], 2_000).fields["important_discoveries"]
-    assert "Open error, not tried again since: mypy app → app/store.py:3: error" in found
+    assert "Open error, not tried again since: terraform plan → app/store.py:3: error" in found
 
 
 def test_a_request_that_was_interrupted_and_said_again_is_quoted_once() -> None:
@@ -292,10 +292,10 @@ def test_compressing_twice_keeps_what_the_first_summary_held() -> None:
 def test_an_error_of_the_last_summary_is_resolved_by_a_later_success() -> None:
     first = _extract(SESSION, 800)
     later = _sources(
-        [_call("Bash", "9", command="mypy app"), _result("9", "Success: no issues found")], first=len(SESSION)
+        [_call("Bash", "9", command="terraform plan"), _result("9", "Success: no issues found")], first=len(SESSION)
     )
     found = extract(SummaryRequest(later, first, 800, COUNTER)).fields["important_discoveries"]
-    assert "Resolved error: mypy app" in found
+    assert "Resolved error: terraform plan" in found
     assert "Open error" not in found
 
 

@@ -124,23 +124,23 @@ def test_an_error_is_resolved_by_a_wider_command_that_tries_the_same() -> None:
 
 
 def test_an_error_in_a_file_that_was_changed_since_was_worked_on() -> None:
-    failed = _run("1", "mypy app", "app/store.py:3: error: Missing return type\nexit code 1")
+    failed = _run("1", "terraform plan", "app/store.py:3: error: Missing return type\nexit code 1")
     edit = _did("2", "Edit", "Updated.", file_path="/home/me/app/store.py", old_string="a", new_string="b")
     for draft in (_summaries([TASK, *failed, *edit]), _summaries([TASK, *failed], edit)):
         found = draft.fields["important_discoveries"]
-        assert "Error, worked on since: mypy app → app/store.py:3: error: Missing return type" in found
+        assert "Error, worked on since: terraform plan → app/store.py:3: error: Missing return type" in found
         assert "Open error" not in found
 
 
 def test_an_error_that_comes_again_is_told_once_and_open() -> None:
     failed = [
-        _run(str(number), "mypy app", "app/store.py:3: error: No return type\nexit code 1") for number in range(3)
+        _run(str(number), "terraform plan", "app/store.py:3: error: No return type\nexit code 1") for number in range(3)
     ]
     found = _summaries([TASK, *(message for messages in failed for message in messages)]).fields[
         "important_discoveries"
     ]
     assert found.count("No return type") == 1
-    assert "Open error: mypy app" in found
+    assert "Open error: terraform plan" in found
     assert "Resolved" not in found
 
 

@@ -9,10 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.compression.citations import claims
-from buoyline.compression.extractive.lines import LineFinder
-from buoyline.compression.extractive.steps import steps
-from buoyline.compression.extractive.text_protocol import with_calls
-from buoyline.compression.extractive.work import advanced
+from buoyline.compression.extractive.work import work_of
 from buoyline.compression.status_claims import STATUS_MARK, contradicted, status_claims, with_status_marks
 from buoyline.compression.summarizers.answers import cleaned
 from buoyline.compression.summary import SourceMessage
@@ -184,8 +181,7 @@ def test_no_claim_of_a_recorded_model_summary_is_marked() -> None:
         sources = [SourceMessage(index, detect(one).view(one)) for index, one in enumerate(messages)]
         for at, source in enumerate(sources):
             if source.message.text.startswith("This session is being continued from a previous conversation"):
-                lines = LineFinder()
-                state = advanced(WorkState(), steps(with_calls(sources[:at]), lines), lines, end=at)
+                state = work_of(sources[:at])
                 found += len(list(status_claims(source.message.text, state)))
                 assert list(contradicted(source.message.text, state)) == []
     assert found == 11

@@ -13,9 +13,18 @@ from buoyline.compression.pointers import Pointer
 from buoyline.compression.summarizers.callables import CallableSummarizer
 from buoyline.compression.summarizers.model import ModelSummarizer
 from buoyline.compression.summary import Draft, Fact, SourceMessage, Summarizer, Summary, SummaryRequest
-from buoyline.compression.work_state import CheckState, FileState, PlanItem, RepositoryState, WorkState
+from buoyline.compression.work_state import (
+    AwaitedCall,
+    CheckState,
+    FileState,
+    PlanItem,
+    QuestionState,
+    RepositoryState,
+    WorkState,
+)
 
 __all__ = [
+    "AwaitedCall",
     "CallableSummarizer",
     "CheckState",
     "CompressionResult",
@@ -29,6 +38,7 @@ __all__ = [
     "Plan",
     "PlanItem",
     "Pointer",
+    "QuestionState",
     "RepositoryState",
     "ResultExcerpt",
     "SourceMessage",

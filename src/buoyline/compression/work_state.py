@@ -10,6 +10,21 @@ from buoyline.compression.pointers import Pointer
 
 FileOperation: TypeAlias = Literal["created", "changed", "deleted", "moved", "read"]
 Outcome: TypeAlias = Literal["passes", "fails", "ran"]
+Awaited: TypeAlias = Literal["call", "agent", "background"]
+
+# The state is bounded, and the newest is kept: a summary says the state of one session, however long it is.
+MAX_FILES: Final = 400
+MAX_CHECKS: Final = 60
+MAX_BETWEEN: Final = 20
+"""Files that were changed between a failure and a pass."""
+MAX_COMMITS: Final = 60
+MAX_ITEMS: Final = 100
+"""Of each list: the agent's plan, and the user's."""
+MAX_WAITING: Final = 20
+MAX_QUESTIONS: Final = 20
+MAX_OPTIONS: Final = 12
+MAX_TEXT_CHARS: Final = 600
+"""Of each text: a command, a failing line, an item, a question or its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +39,7 @@ class FileState:
         pointers: Lines of that call.
         edit: The last change in one clause; empty if its form is not known.
         content: Where its newest content is; None if no result holds it.
+        directory: Directory that a relative path was meant in, if the command entered one.
     """
 
     path: str
@@ -33,6 +49,7 @@ class FileState:
     pointers: tuple[Pointer, ...] = ()
     edit: str = ""
     content: Pointer | None = None
+    directory: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +57,8 @@ class CheckState:
     """The last outcome of a command that checks the work.
 
     Attributes:
-        command: Its steps that check, joined by ``&&`` if one of them failed: nobody knows which one.
+        command: Its steps that check, joined by ``&&`` if one of them failed: nobody knows which one. Its key begins
+            with the directory if the same command also checks another one.
         outcome: "ran" if its output says neither.
         line: The failing lines, or the line that counts what passed; may be empty.
         last: Session index of the last run.
@@ -48,6 +66,7 @@ class CheckState:
         pointers: Lines of the last run and its result.
         failed_before: The failing lines of the last failure, if it passed since.
         changed_between: Files that were changed between that failure and the pass.
+        directory: Directory that the last run entered first; empty if it entered none.
     """
 
     command: str
@@ -58,6 +77,7 @@ class CheckState:
     pointers: tuple[Pointer, ...] = ()
     failed_before: str = ""
     changed_between: tuple[str, ...] = ()
+    directory: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +103,15 @@ class RepositoryState:
 
 @dataclass(frozen=True, slots=True)
 class PlanItem:
-    """An entry of the agent's plan.
+    """An entry of the agent's plan, or of the user's list.
 
     Attributes:
-        text: As the agent wrote it.
-        status: The same.
+        text: As it was written.
+        status: The same; "open" or "done" if the list has none.
         is_done: Whether that status means that nothing is left to do.
         last: Session index of the call that set it.
         pointers: Lines of the call that named the entry.
-        key: Its id, if the tool takes one call for each entry.
+        key: Its id, if the tool takes one call for each entry; its number in a list of a message.
     """
 
     text: str
@@ -103,15 +123,63 @@ class PlanItem:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitedCall:
+    """A call whose outcome is not known yet.
+
+    Attributes:
+        text: The command, or the tool with its task.
+        kind: "background" if it was started to run beside the work, "agent" if it gives a task to another agent.
+        last: Session index of the call.
+        pointers: Lines of the call.
+        key: The id that a later result names.
+    """
+
+    text: str
+    kind: Awaited
+    last: int
+    pointers: tuple[Pointer, ...] = ()
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionState:
+    """A question of the agent to the user.
+
+    Attributes:
+        text: As the agent asked it.
+        last: Session index of the question, or of its answer.
+        options: Lines that it offers, with their letters or numbers.
+        answer: The user's words; empty while it is open.
+        chosen: The options that the answer names.
+        pointers: Lines of the question and the answer.
+        key: Id of the call that asked; empty if a message did.
+    """
+
+    text: str
+    last: int
+    options: tuple[str, ...] = ()
+    answer: str = ""
+    chosen: tuple[str, ...] = ()
+    pointers: tuple[Pointer, ...] = ()
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class WorkState:
-    """Files, checks, version control and plan.
+    """Files, checks, version control, plan, and what is open between the agent and others.
 
     Attributes:
         files: By path, in the order of their first touch.
         checks: By command, in the order of their last run.
         repository: Version control.
         plan: Entries of the newest plan, done and open, in its order.
+        requested: Entries of the user's newest numbered list, ticked by the agent's later words.
+        waiting: Calls without an outcome, oldest first.
+        questions: The agent's questions to the user, open and answered, oldest first.
         has_used_git: Whether a command asked or changed version control.
+        has_tool_plan: Whether the plan was set by calls: then lists in messages are no plans.
+        writes_calls: Whether the agent writes its calls as text.
+        directory: The directory that the last command entered, if its path is absolute.
         end: Index behind the newest message that it covers.
     """
 
@@ -119,7 +187,13 @@ class WorkState:
     checks: Mapping[str, CheckState] = field(default_factory=dict[str, CheckState])
     repository: RepositoryState = RepositoryState()
     plan: tuple[PlanItem, ...] = ()
+    requested: tuple[PlanItem, ...] = ()
+    waiting: tuple[AwaitedCall, ...] = ()
+    questions: tuple[QuestionState, ...] = ()
     has_used_git: bool = False
+    has_tool_plan: bool = False
+    writes_calls: bool = False
+    directory: str = ""
     end: int = 0
 
     @property
@@ -131,6 +205,11 @@ class WorkState:
     def uncommitted(self) -> list[str]:
         """Paths changed since the last commit of the session, oldest change first; empty without a commit."""
         return self.changed_since(self.repository.last_commit) if self.repository.last_commit >= 0 else []
+
+    @property
+    def open_questions(self) -> list[QuestionState]:
+        """Questions without an answer, oldest first."""
+        return [one for one in self.questions if not one.answer]
 
     def changed_since(self, index: int) -> list[str]:
         """Return the paths that were changed behind the message *index*, oldest change first."""

@@ -3,13 +3,17 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
+from buoyline.compression.extractive.file_names import entered
 from buoyline.compression.identifiers import error_lines, readable
 from buoyline.compression.work_state import FileOperation, Outcome
 
 MAX_COMMAND_CHARS: Final = 4_000
 """The rest is a script or a piped text."""
+
+MAX_END_CHARS: Final = 200
+MAX_ECHO_CHARS: Final = 20_000
 
 _STEPS = re.compile(r"&&|\|\||;|\n")
 _QUOTED = re.compile(
@@ -19,22 +23,39 @@ _QUOTED = re.compile(
 """Here-documents, and quoted texts of several lines: their words run nothing."""
 
 _LOOKS = re.compile(
-    r"\s*(?:cd|ls|cat|grep|rg|find|head|tail|echo|git|gh|sed|mkdir|cp|mv|rm|touch|export|chmod|which|kill|sleep)\b"
+    r"\s*(?:cd|ls|cat|grep|rg|find|head|tail|echo|git|gh|sed|mkdir|cp|mv|rm|touch|export|chmod|which|kill|sleep|stat|wc|diff"
+    r"|tree|file|ps|du|df|sort|awk|jq|curl|wget|tar|ln|tee|unlink|printf|for|open|code|pushd|less|type)\b"
 )
 _CHECKS = re.compile(
     r"(?:^|[^a-z])(?:py|vi|je|un|no)?"
-    r"(?:tests?|lint|check|typecheck|build|compile|verify|validate|spec|ci|vet|clippy|e2e)(?:$|[^a-z])",
+    r"(?:tests?|lint|check|typecheck|build|compile|verify|validate|spec|ci|vet|clippy|e2e"
+    r"|mypy|right|ruff|eslint|stylelint|tsc|tsgo|jest|vitest|mocha|tox|nox|ctest|gradle|mvn)(?:$|[^a-z])",
     re.IGNORECASE,
 )
 _PASSED = re.compile(
     r"\b(?:[1-9]\d* pass(?:ed|ing)?|0 (?:issues|errors|failures|failed|problems)|no (?:issues|errors|problems)"
     r"|all (?:tests|checks) (?:passed|pass)|PASS(?:ED)?|BUILD SUCCESS\w*|success(?:ful(?:ly)?)?|succeeded|OK|ok)\b"
 )
+_FAILED = re.compile(
+    r"^\s{0,9}(?:FAIL(?:ED)?\b|--- FAIL|not ok \d|npm (?:ERR!|error)|error(?:\[\w+\]| TS\d+)?:|BUILD FAIL)"
+    r"|(?<![\w.])[1-9]\d* (?:tests? )?(?:failed|failing|failures?)\b|\bERROR task failed|\berror TS\d+:",
+    re.MULTILINE,
+)
+"""What checks print only if they fail."""
+
+_ABORTED = re.compile(r"\b(?:aborted|interrupted|cancelled|timed out)\b[^\n]{0,80}\s*\Z", re.IGNORECASE)
+_SILENT = re.compile(r"\W*(?:[\w ]{0,40}\bno output|[\w ,]{0,60}did not produce any output)\W*", re.IGNORECASE)
+_FILTER = re.compile(r"(?<!\|)\|(?!\|)\s*(?!(?:head|tail|cat|tee|less)\b)\S")
+MAX_FAILING_LINES: Final = 3
+
 _COUNTS = re.compile(r"\b(?:[1-9]\d* pass|0 \w+|all (?:tests|checks))", re.IGNORECASE)
 
 _REDIRECT = re.compile(r"(?<![0-9&=>-])>{1,2}\s{0,4}([\w./~@+-]{1,400})")
 _SHELL_FILE = re.compile(r"^(?:git\s+)?(rm|mv|cp|touch|tee|unlink)\s+((?:-\S+\s+)*)(.+)$")
 _SED = re.compile(r"^sed\s+-i\S*\s.*?\s([\w./~@+-]{1,400})$")
+_UNFILTERED = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|\|\||[^|])*", re.DOTALL)
+_UNQUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+_PATTERN = re.compile(r"[*?$`{}()\\]")
 _DEVICES = ("/dev/null", "/dev/stdout", "/dev/stderr")
 
 _COMMIT = re.compile(r"^\[([^\s\]]{1,120})(?: \([^)\n]{0,40}\))? ([0-9a-f]{7,40})\] (\S[^\n]{0,200})$", re.MULTILINE)
@@ -49,28 +70,102 @@ _PUSH = re.compile(
 def checks_in(command: str) -> list[str]:
     """Return the steps of a command that check the work, without directories, filters and comments, each once."""
     kept = [
-        readable(re.split(r"(?<!\|)\|(?!\|)", step)[0].replace("2>&1", ""))
-        for step in _STEPS.split(_QUOTED.sub("''", command[:MAX_COMMAND_CHARS]).split("<<", 1)[0])
-        if _CHECKS.search(step[:200]) and not _LOOKS.match(step) and not step.lstrip().startswith("#")
+        readable(_unfiltered(step).replace("2>&1", ""))
+        for step in _steps_of(command)
+        if _CHECKS.search(step[:200]) and not _LOOKS.match(step) and not step.startswith("#")
     ]
-    return list(dict.fromkeys(kept))
+    return list(dict.fromkeys(filter(None, kept)))
 
 
-def outcome_of(text: str, *, has_failed: bool, is_filtered: bool) -> Outcome:
+def _unfiltered(step: str) -> str:
+    """Return a step up to its first pipe."""
+    found = _UNFILTERED.match(step)
+    return step if found is None else found[0]
+
+
+_NARROWING = re.compile(r"-(?:run|k|t|m)|--?(?:filter|grep|testNamePattern|test-name-pattern|only|select|run)(?:=.*)?")
+_ECHOED = re.compile(r"^(?:\[[^\]\n]{1,60}\] )?[$>] (\S[^\n]{0,400})$", re.MULTILINE)
+"""A runner's output names the commands that it runs."""
+
+
+def is_wider(command: str, other: str) -> bool:
+    """Return whether one step of a command checks at least what *other* checks: ``pytest`` runs all tests.
+
+    >>> is_wider("pytest -q", "pytest tests/test_a.py"), is_wider("pytest tests/test_a.py", "pytest")
+    (True, False)
+    """
+    (program, options, targets), (old_program, old_options, old_targets) = _parts(command), _parts(other)
+    if program != old_program or not options <= old_options:
+        return False
+    within = [target.rstrip("./") for target in targets]
+    return not targets or (bool(old_targets) and all(any(_is_in(old, new) for new in within) for old in old_targets))
+
+
+def _is_in(target: str, directory: str) -> bool:
+    bare = target.rstrip("./")
+    return not directory or bare == directory or bare.startswith((f"{directory}/", f"{directory}::"))
+
+
+def _parts(command: str) -> tuple[str, frozenset[str], list[str]]:
+    """Return program and subcommand, the options that choose among the tests, with their values, and the targets."""
+    words = [word for word in command.split() if "=" not in word or word.startswith("-")]
+    size = 3 if words[1:2] in (["run"], ["exec"]) else 2 if _has_subcommand(words) else 1
+    options: set[str] = set()
+    targets: list[str] = []
+    is_value = False
+    for word in words[size:]:
+        if is_value:
+            options.add(word)
+            is_value = False
+        elif word.startswith("-"):
+            is_value = _NARROWING.fullmatch(word) is not None and "=" not in word
+            options |= {word} if _NARROWING.fullmatch(word) else set()
+        elif not word.startswith("'"):
+            targets.append(word)
+    return " ".join(words[:size]), frozenset(options), targets
+
+
+def _has_subcommand(words: Sequence[str]) -> bool:
+    return len(words) > 1 and not words[1].startswith("-") and not re.search(r"[./:]", words[1])
+
+
+def tried_in(command: str, text: str) -> list[str]:
+    """Return the checks in a command, and those that its output says it ran."""
+    echoed = (check for found in _ECHOED.finditer(text[:MAX_ECHO_CHARS]) for check in checks_in(found[1]))
+    return list(dict.fromkeys((*checks_in(command), *echoed)))
+
+
+def outcome_of(text: str, *, has_failed: bool, is_filtered: bool = False) -> Outcome:
     """Return how a check ended; "passes" only if its output says so, or if it succeeded in silence.
 
     Args:
         text: The output.
         has_failed: The result is marked as failed, or its exit status says so.
-        is_filtered: The command pipes the output, so that silence means nothing.
+        is_filtered: The command pipes the output through a filter, so that silence means nothing.
     """
+    if _ABORTED.search(text[-MAX_END_CHARS:]):
+        return "ran"
     if has_failed:
+        return "fails"
+    if _FAILED.search(text):
         return "fails"
     if any(error_lines(text)):
         return "ran"
     if _PASSED.search(text):
         return "passes"
-    return "ran" if is_filtered or text.strip() else "passes"
+    is_silent = not text.strip() or _SILENT.fullmatch(text) is not None
+    return "passes" if is_silent and not is_filtered else "ran"
+
+
+def is_filtered(command: str) -> bool:
+    """Return whether a command pipes its output to a program that may keep all of it back."""
+    return _FILTER.search(_UNQUOTED.sub("''", command)) is not None
+
+
+def failing_lines(text: str) -> list[str]:
+    """Return the first lines that a check prints only if it fails, at most `MAX_FAILING_LINES`, each once."""
+    lines = dict.fromkeys(shown for line in text.splitlines() if _FAILED.search(line) and (shown := readable(line)))
+    return list(lines)[:MAX_FAILING_LINES]
 
 
 def verdict_of(text: str) -> str:
@@ -79,35 +174,91 @@ def verdict_of(text: str) -> str:
     return next((line for line in lines if _COUNTS.search(line)), "")
 
 
-def files_in(command: str) -> Iterator[tuple[FileOperation, str, str]]:
-    """Yield the files that a command creates, changes, deletes or moves: operation, path, and where it moves to.
+class FileChange(NamedTuple):
+    """A file that a command creates, changes, deletes or moves.
 
-    Paths are as the command has them, whatever directory it enters: a path that nobody wrote cannot be found again.
+    Attributes:
+        operation: One of these.
+        path: As the command has it: a path that nobody wrote cannot be found again.
+        new_path: Where it moves to; else empty.
+        directory: The directory that the command entered before; empty if it entered none.
     """
-    for step in _STEPS.split(command.split("<<", 1)[0][:MAX_COMMAND_CHARS]):
-        words = step.strip()
-        for path in _REDIRECT.findall(words):
-            if path not in _DEVICES:
-                yield "created", path, ""
+
+    operation: FileOperation
+    path: str
+    new_path: str = ""
+    directory: str = ""
+
+
+def files_in(command: str) -> Iterator[FileChange]:
+    """Yield the files that a command changes, in order; quoted texts of several lines and here-documents do nothing."""
+    directory = ""
+    for step in _steps_of(command):
+        if (inner := entered(step, directory)) is not None:
+            directory = inner
+            continue
+        for change in _changes(step):
+            yield change._replace(directory=directory)
+
+
+def directory_behind(command: str, directory: str) -> str:
+    """Return the directory behind *command*, begun in *directory*; empty if it is not known as an absolute path."""
+    for step in _steps_of(command):
+        if (inner := entered(step, directory)) is not None:
+            directory = inner if inner.startswith("/") else ""
+    return directory
+
+
+def entered_first(command: str) -> str:
+    """Return the first directory that *command* enters, as it is written; empty if it enters none."""
+    return next((found for step in _steps_of(command) if (found := entered(step, "")) is not None), "")
+
+
+def _steps_of(command: str) -> list[str]:
+    """Return the steps of a command, without here-documents; a separator in quotes separates nothing."""
+    text = _QUOTED.sub("''", command[:MAX_COMMAND_CHARS])
+    quoted = [match.span() for match in _UNQUOTED.finditer(text)]
+    steps: list[str] = []
+    start = 0
+    for found in _STEPS.finditer(text):
+        if not any(begin < found.start() < end for begin, end in quoted):
+            steps.append(text[start : found.start()].strip())
+            start = found.end()
+    return [step for step in (*steps, text[start:].strip()) if step]
+
+
+def _changes(step: str) -> Iterator[FileChange]:
+    part = _UNQUOTED.sub("''", step)
+    for path in _REDIRECT.findall(part):
+        if path not in _DEVICES:
+            yield FileChange("created", path)
+    for words in (one.strip() for one in step.split("|")):
         if (found := _SHELL_FILE.match(words)) is not None:
-            named = (word.strip("'\"") for word in found[3].split() if not word.startswith(("-", ">", "|", "2>")))
-            yield from _operations(found[1], list(named))
+            yield from _operations(found[1], list(_paths_in(found[3])))
         elif (edited := _SED.match(words)) is not None:
-            yield "changed", edited[1], ""
+            yield FileChange("changed", edited[1])
 
 
-def _operations(program: str, paths: Sequence[str]) -> Iterator[tuple[FileOperation, str, str]]:
+def _paths_in(words: str) -> Iterator[str]:
+    """Yield the words up to a redirection that may be paths; a pattern names no file."""
+    for word in words.split():
+        if word.startswith((">", "2>", "&>", "<", "#")):
+            return
+        bare = word.strip("'\"")
+        if bare and not word.startswith("-") and not _PATTERN.search(bare):
+            yield bare
+
+
+def _operations(program: str, paths: Sequence[str]) -> Iterator[FileChange]:
     match program, paths:
         case "mv", [old, new]:
-            yield "moved", old, new
+            yield FileChange("moved", old, new)
         case "cp", [_, new]:
-            yield "created", new, ""
+            yield FileChange("created", new)
         case "rm" | "unlink", _:
-            for path in paths:
-                yield "deleted", path, ""
+            yield from (FileChange("deleted", path) for path in paths)
         case "touch" | "tee", _:
-            for path in paths:
-                yield "created", path, ""
+            yield from (FileChange("created", path) for path in paths)
         case _:
             pass
 

@@ -87,14 +87,15 @@ class Conversation:
             has_task: The last summary says the first request.
             work: The state of the work behind the messages before; None if there were none.
         """
-        sources = with_calls(sources)
+        before = work or WorkState()
+        sources = with_calls(sources, before)
         self.sources = sources
         self.has_task = has_task
         self.limits = limits
         self.end = sources[-1].index + 1
         self.citations = LineFinder()
         self.steps = steps(sources, self.citations)
-        self.work = advanced(work or WorkState(), self.steps, self.citations, end=self.end)
+        self.work = advanced(before, sources, self.steps, self.citations)
         self.open_errors, self.attempted_errors, self.resolved_errors = _errors(self.steps)
         self._index = OccurrenceIndex()
         actions = {

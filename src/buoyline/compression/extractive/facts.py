@@ -175,8 +175,10 @@ def _repository(conversation: Conversation) -> Iterator[Fact]:
         return
     said = [f"branch `{seen.branch}`"] if seen.branch else []
     said += [f"committed `{short}` {subject}" for short, subject in seen.commits[-SHOWN_COMMITS:]]
-    if seen.last_push >= seen.last_commit >= 0:
+    if seen.commits and seen.last_push >= seen.last_commit:
         said.append("all pushed")
+    elif seen.last_push >= 0 and not seen.commits:
+        said.append(f"`{seen.pushed}` was pushed")
     elif seen.last_push >= 0:
         said.append(f"`{seen.commits[-1][0]}` is not pushed yet")
     if seen.commits:

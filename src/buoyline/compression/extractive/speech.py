@@ -30,6 +30,7 @@ _CONTENT_KEYS = _words(
 )
 _COMMAND_KEYS = _words("command commands cmd code script shell")
 _STATUS_KEYS = _words("status state done completed checked")
+_TASK_KEYS = _words("content subject title task step text")
 _LOOKING = _words(
     "read view get list ls search find grep glob open fetch crawl cat show query browse look lookup think "
     "describe inspect retrieve load check ask tree stat"
@@ -99,6 +100,12 @@ def action_of(call: ToolCall) -> ParsedCall:
     return ParsedCall(_operation(arguments, paths, command, words), call.name, paths, command, arguments)
 
 
+def changes_something(action: ParsedCall) -> bool:
+    """Return whether the name of a tool says that it changes what is open."""
+    words = {word.lower() for word in _WORD.findall(action.name)}
+    return bool(words & _CHANGING) and not words & _LOOKING
+
+
 def arguments_of(call: ToolCall) -> Mapping[str, Any]:
     """Return the arguments of *call*; empty if a model wrote something else than a JSON object."""
     try:
@@ -111,7 +118,7 @@ def arguments_of(call: ToolCall) -> Mapping[str, Any]:
 def tasks_of(arguments: Mapping[str, Any]) -> tuple[Task, ...]:
     """Return the tasks of a plan, that is, of the first list of objects with a status; empty if there is none."""
     for value in arguments.values():
-        if tasks := tuple(_tasks(_entries(value))):
+        if tasks := tuple(_tasks(list_in(value))):
             return tasks
     return ()
 
@@ -123,7 +130,7 @@ def json_texts(value: object) -> Iterator[str]:
         inner = waiting.pop()
         if is_object(inner):
             waiting.extend(reversed(list(inner.values())))
-        elif entries := _entries(inner):
+        elif entries := list_in(inner):
             waiting.extend(reversed(entries))
         elif isinstance(inner, str | int | float) and not isinstance(inner, bool):
             yield str(inner)
@@ -156,7 +163,7 @@ def _paths(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 def _texts_under(value: object) -> Iterator[str]:
     """Yield a path, the paths of a list, or the paths in a list of objects."""
-    for inner in _entries(value) or [value]:
+    for inner in list_in(value) or [value]:
         if isinstance(inner, str):
             yield inner
         elif is_object(inner):
@@ -170,11 +177,11 @@ def _may_be_path(text: str) -> bool:
 def _command(arguments: Mapping[str, Any]) -> str:
     for key, value in arguments.items():
         if letters_of(key) in _COMMAND_KEYS:
-            return " ".join(part for part in _entries(value) or [value] if isinstance(part, str)).strip()
+            return " ".join(part for part in list_in(value) or [value] if isinstance(part, str)).strip()
     return ""
 
 
-def _entries(value: object) -> list[object]:
+def list_in(value: object) -> list[object]:
     """Return *value* if it is a list, else an empty list."""
     return cast("list[object]", value) if isinstance(value, list) else []
 
@@ -188,7 +195,9 @@ def _tasks(entries: Sequence[object]) -> Iterator[Task]:
         if status is None or not texts:
             return
         is_done = status is True or str(status).lower() in {"completed", "complete", "done", "closed", "cancelled"}
-        yield Task(max(texts, key=len), str(status), is_done)
+        named = (entry[key] for key in entry if letters_of(key) in _TASK_KEYS)
+        title = next((text for text in named if isinstance(text, str) and text.strip()), max(texts, key=len))
+        yield Task(title, str(status), is_done)
 
 
 def _only_reads(command: str) -> bool:

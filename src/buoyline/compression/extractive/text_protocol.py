@@ -12,11 +12,25 @@ from dataclasses import replace
 from typing import Final
 
 from buoyline.compression.summary import SourceMessage
+from buoyline.compression.work_state import WorkState
 from buoyline.messages import Message, Text, ToolCall, ToolResult
 
 MIN_CALLS: Final = 2
 MIN_SHARE: Final = 0.6
-"""Of the agent's messages that the user answers: so many must end with a call."""
+"""Of the agent's messages that the user answers: so many must end with a call. One is enough if the system prompt shows
+its form."""
+
+MIN_OPENING_CHARS: Final = 30
+"""Of a first line that two tasks share; observations share shorter ones."""
+
+_DEMONSTRATES = re.compile(
+    r"\A.{0,300}\b(?:demonstrations?|examples? (?:of|trajectory|session))\b", re.IGNORECASE | re.DOTALL
+)
+_DEMONSTRATION = re.compile(
+    r"(?:^[^\n]*demonstration[^\n]*\n(?:[^\n]*\n){0,6}?)?^\W{0,9}DEMONSTRATION\W{0,9}$"
+    r".*?^\W{0,9}END OF DEMONSTRATION\W{0,9}$",
+    re.IGNORECASE | re.DOTALL | re.MULTILINE,
+)
 
 _FENCED = re.compile(r"\A(.*?)^(?:```|~~~)(\w{0,20})[ \t]*\n(.+?)\n(?:```|~~~)\s*\Z", re.DOTALL | re.MULTILINE)
 _TAGGED = re.compile(r"\A(.*?)<(\w{1,60})>\s*(.*?)\s*</\2>\s*\Z", re.DOTALL)
@@ -28,24 +42,89 @@ _TOOL = re.compile(r"(?:(?P<edits>edit|insert|create|replace|write)|open|view|go
 """Names of the commands of an agent's own editor: they are tools and no programs of a shell."""
 
 
-def with_calls(sources: Sequence[SourceMessage]) -> Sequence[SourceMessage]:
-    """Return *sources* with the calls and results that their texts hold; the same ones if it is no such agent."""
+def with_calls(sources: Sequence[SourceMessage], known: WorkState | None = None) -> Sequence[SourceMessage]:
+    """Return *sources* with the calls and results that their texts hold; the same ones if it is no such agent.
+
+    A demonstration before the task reads as the system's words: the task follows it, and it is nobody's work.
+
+    Args:
+        sources: In order and not empty.
+        known: The state of the work behind the messages before; None if there were none.
+    """
     if any(source.message.calls or source.message.results for source in sources):
         return sources
+    is_known = known is not None and known.writes_calls
     ends = [*(source.message.role for source in sources[1:]), "user"]
     asked = [at for at, end in enumerate(ends) if sources[at].message.role == "assistant" and end == "user"]
     found = {at: call_in(sources[at].message.text, f"text-{sources[at].index}") for at in asked}
     calls = {at: call for at, call in found.items() if call is not None}
-    if len(calls) < max(MIN_CALLS, MIN_SHARE * len(asked)):
+    if not is_known and (not calls or len(calls) < MIN_SHARE * len(asked)):
+        return sources
+    if not is_known and len(calls) < MIN_CALLS and not _is_explained(sources, min(calls)):
         return sources
     changed = list(sources)
+    if is_known and known is not None and sources[0].message.role == "user" and _is_answered_next(known):
+        changed[0] = replace(sources[0], message=_observed(sources[0], f"text-{sources[0].index - 1}", ""))
+    begin = 0 if is_known else _shown_first(changed)
     for at, (words, call) in calls.items():
+        if at < begin:
+            continue
         changed[at] = replace(sources[at], message=Message("assistant", (Text(words), call) if words else (call,)))
         if at + 1 < len(sources):
             observed = sources[at + 1]
-            result = ToolResult(call.call_id, call.name, (Text(observed.message.text),), is_error=False)
-            changed[at + 1] = replace(observed, message=Message("tool", (result,)))
+            changed[at + 1] = replace(observed, message=_observed(observed, call.call_id, call.name))
     return changed
+
+
+def _is_explained(sources: Sequence[SourceMessage], at: int) -> bool:
+    """Return whether the system prompt shows the form of the call in the message *at*."""
+    text = sources[at].message.text.rstrip()
+    form = text[text.rfind("</") :] if text.endswith(">") else "```" if text.endswith("```") else "Action"
+    return any(source.message.role == "system" and form in source.message.text for source in sources[:at])
+
+
+def _is_answered_next(known: WorkState) -> bool:
+    return any(one.last == known.end - 1 for one in known.waiting)
+
+
+def _observed(source: SourceMessage, call_id: str, name: str) -> Message:
+    return Message("tool", (ToolResult(call_id, name, (Text(source.message.text),), is_error=False),))
+
+
+def _shown_first(changed: list[SourceMessage]) -> int:
+    """Give the messages of a demonstration to the system, in place; return the position of the task.
+
+    It is in the message of the task, in a message of its own before it, or it is a conversation with a task of its own:
+    then a later message of the user begins like the first one.
+    """
+    users = [at for at, source in enumerate(changed) if source.message.role == "user"]
+    first = next(iter(users), 0)
+    answered = next((at for at, source in enumerate(changed) if source.message.role == "assistant"), len(changed))
+    begin = max((at for at in users if at < answered), default=first)
+    opening = _opening(changed[begin])
+    again = [at for at in users if at > answered and opening and _opening(changed[at]) == opening]
+    is_shown = begin > first and _DEMONSTRATES.search(changed[first].message.text) is not None
+    if again:
+        begin = again[-1]
+    elif not is_shown:
+        begin = first
+    for at in range(first, begin):
+        changed[at] = _as_system(changed[at], changed[at].message.text)
+    task = changed[begin] if users else None
+    if task is not None and (found := _DEMONSTRATION.search(task.message.text)) is not None:
+        rest = f"{task.message.text[: found.start()]}{task.message.text[found.end() :]}".strip()
+        changed[begin] = replace(task, message=Message("user", (Text(rest),))) if rest else _as_system(task, found[0])
+    return begin
+
+
+def _opening(source: SourceMessage) -> str:
+    """Return the first line of a message if it is long enough to tell a task."""
+    line = source.message.text.strip().partition("\n")[0].strip()
+    return line if len(line) >= MIN_OPENING_CHARS else ""
+
+
+def _as_system(source: SourceMessage, text: str) -> SourceMessage:
+    return replace(source, message=Message("system", (Text(text),)))
 
 
 def call_in(text: str, call_id: str) -> tuple[str, ToolCall] | None:

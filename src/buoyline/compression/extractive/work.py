@@ -4,63 +4,252 @@ Tools are known by the form of their names, arguments and results, and none by i
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
-from typing import Final
+from itertools import chain, islice
+from posixpath import join
+from typing import TypeVar
 
-from buoyline.compression.extractive.commands import checks_in, files_in, git_output, outcome_of, verdict_of
+from buoyline.compression.extractive.commands import (
+    FileChange,
+    checks_in,
+    directory_behind,
+    entered_first,
+    failing_lines,
+    files_in,
+    git_output,
+    is_filtered,
+    is_wider,
+    outcome_of,
+    tried_in,
+    verdict_of,
+)
 from buoyline.compression.extractive.edits import edit_in, is_whole_file
+from buoyline.compression.extractive.file_names import known_name
 from buoyline.compression.extractive.lines import LineFinder, merged_pointers
-from buoyline.compression.extractive.speech import letters_of, tasks_of
-from buoyline.compression.extractive.steps import Step, programs_in, subjects_of
+from buoyline.compression.extractive.pending_calls import ended_by, is_running, started_by, still_waiting
+from buoyline.compression.extractive.plans import is_over, plan_in, planned, request_in, ticked
+from buoyline.compression.extractive.questions import answered, asked_by, asked_in
+from buoyline.compression.extractive.speech import changes_something
+from buoyline.compression.extractive.steps import Step, steps
+from buoyline.compression.extractive.text_protocol import with_calls
 from buoyline.compression.pointers import Pointer
-from buoyline.compression.work_state import CheckState, FileOperation, FileState, PlanItem, RepositoryState, WorkState
+from buoyline.compression.summary import SourceMessage
+from buoyline.compression.work_state import (
+    MAX_BETWEEN,
+    MAX_CHECKS,
+    MAX_COMMITS,
+    MAX_FILES,
+    MAX_QUESTIONS,
+    MAX_TEXT_CHARS,
+    MAX_WAITING,
+    CheckState,
+    FileOperation,
+    FileState,
+    RepositoryState,
+    WorkState,
+)
+
+T = TypeVar("T")
 
 
-def advanced(state: WorkState, made: Sequence[Step], citations: LineFinder, *, end: int) -> WorkState:
-    """Return *state* after the calls *made*, which are in order; calls without a result change only the plan."""
-    files, checks, repository, plan = dict(state.files), dict(state.checks), state.repository, state.plan
-    has_used_git = state.has_used_git
+def work_of(sources: Sequence[SourceMessage], state: WorkState | None = None) -> WorkState:
+    """Return the state of the work behind *sources*.
+
+    Args:
+        sources: Messages in order; may be empty.
+        state: The state behind the messages before; None if there were none.
+    """
+    before = state or WorkState()
+    if not sources:
+        return before
+    citations = LineFinder()
+    read = with_calls(sources, before)
+    return advanced(before, read, steps(read, citations), citations)
+
+
+def advanced(
+    state: WorkState, sources: Sequence[SourceMessage], made: Sequence[Step], citations: LineFinder
+) -> WorkState:
+    """Return *state* after *sources* with the calls *made*; calls without a result change only plan and waiting.
+
+    The messages are in order, not empty, and as `with_calls` returns them.
+    """
+    by_message: defaultdict[int, list[Step]] = defaultdict(list)
     for step in made:
+        by_message[step.call.index].append(step)
+    progress = _Progress(state, citations)
+    role = ""
+    for source in sources:
+        before, role = role, source.message.role
+        match role:
+            case "user":
+                progress.hear(source)
+            case "assistant":
+                progress.read(source, is_next=before != "assistant")
+            case _:
+                pass
+        for step in by_message[source.index]:
+            progress.note(step)
+    has_calls = state.writes_calls or any(
+        call.call_id.startswith("text-") for one in sources for call in one.message.calls
+    )
+    return progress.state(end=sources[-1].index + 1, writes_calls=has_calls)
+
+
+class _Progress:
+    """The state in the making."""
+
+    def __init__(self, state: WorkState, citations: LineFinder) -> None:
+        self._citations = citations
+        self._files, self._checks = dict(state.files), dict(state.checks)
+        self._repository, self._plan, self._requested = state.repository, state.plan, state.requested
+        self._waiting = [one for one in state.waiting if is_running(one)]
+        self._questions = list(state.questions)
+        self._has_used_git, self._has_tool_plan = state.has_used_git, state.has_tool_plan
+        self._directory = state.directory
+        self._asked = "\n".join(one for asked in state.questions[-1:] for one in (*asked.options, asked.text))
+
+    def hear(self, source: SourceMessage) -> None:
+        """Take in a message of the user: an answer, a list of requests, a notification."""
+        if not source.message.text.strip():
+            return
+        self._waiting = still_waiting(self._waiting, source)
+        if not self._has_tool_plan and is_over(self._plan, source.index):
+            self._plan = ()
+        if is_over(self._requested, source.index):
+            self._requested = ()
+        if request := request_in(source, self._asked, self._citations):
+            self._requested = request
+        self._questions = answered(self._questions, source, self._citations)
+        self._asked = ""
+
+    def read(self, source: SourceMessage, *, is_next: bool) -> None:
+        """Take in the agent's words: what is done, a plan, a question.
+
+        A call without a result was given up if the agent goes on after others have spoken.
+        """
+        if is_next:
+            self._waiting = [one for one in self._waiting if is_running(one)]
+        if not source.message.text.strip():
+            return
+        if not self._has_tool_plan:
+            self._plan = ticked(self._plan, source)
+            self._plan = plan_in(source, self._citations) or self._plan
+        self._requested = ticked(self._requested, source)
+        # The agent went on without an answer to its question.
+        self._questions = [one for one in self._questions if one.answer or one.key]
+        self._asked = source.message.text
+        if not source.message.calls and not any(not one.answer for one in self._questions):
+            self._questions += asked_in(source, self._citations)
+
+    def note(self, step: Step) -> None:
+        """Take in a call and its result."""
         if step.reading is not None:
-            for operation, path, new_path in _touched(step):
-                _touch(files, operation, path, step, citations)
-                if new_path:
-                    _touch(files, "created", new_path, step, citations)
+            self._touch(step)
             if step.action.operation == "run" and not step.action.is_harmless:
-                _check(checks, files, step, citations)
+                _check(self._checks, self._files, step, self._citations)
             if re.search(r"\bgit\b", step.action.command) or "commit" in step.action.name.lower():
-                has_used_git = True
-                repository = _with_output(repository, step)
-        plan = _planned(plan, step, citations)
-    return WorkState(files, checks, repository, plan, has_used_git, end)
+                self._has_used_git = True
+                self._repository = _with_output(self._repository, step)
+            self._directory = directory_behind(step.action.command, self._directory)
+        before = self._plan if self._has_tool_plan else ()
+        if (plan := planned(before, step, self._citations)) is not before:
+            self._plan, self._has_tool_plan = plan, True
+        self._waiting = ended_by(self._waiting, step)
+        if (started := started_by(step, self._citations)) is not None:
+            self._waiting.append(started)
+        self._questions += asked_by(step, self._citations)
+
+    def _touch(self, step: Step) -> None:
+        for change in _touched(step):
+            home = self._directory if step.action.operation == "run" else ""
+            _touch(self._files, change, step, self._citations, home=home)
+            if change.new_path:
+                moved = change._replace(operation="created", path=change.new_path, new_path="")
+                _touch(self._files, moved, step, self._citations, home=home)
+
+    def state(self, *, end: int, writes_calls: bool) -> WorkState:
+        """Return the state, as large as it may be."""
+        return WorkState(
+            files=_newest_files(self._files),
+            checks=dict(_newest(self._checks.items(), MAX_CHECKS)),
+            repository=replace(self._repository, commits=_newest(self._repository.commits, MAX_COMMITS)),
+            plan=self._plan,
+            requested=self._requested,
+            waiting=_newest(self._waiting, MAX_WAITING),
+            questions=_newest(self._questions, MAX_QUESTIONS),
+            has_used_git=self._has_used_git,
+            has_tool_plan=self._has_tool_plan,
+            writes_calls=writes_calls,
+            directory=self._directory,
+            end=end,
+        )
 
 
-def _touched(step: Step) -> Iterator[tuple[FileOperation, str, str]]:
+def _newest(items: Iterable[T], most: int) -> tuple[T, ...]:
+    return tuple(items)[-most:]
+
+
+def _newest_files(files: Mapping[str, FileState]) -> dict[str, FileState]:
+    """Return at most `MAX_FILES` of *files*: read ones go before changed ones, old ones before new ones."""
+    by_need = sorted(files, key=lambda name: (files[name].operation != "read", files[name].last))
+    gone = set(islice(by_need, max(len(files) - MAX_FILES, 0)))
+    return {name: one for name, one in files.items() if name not in gone}
+
+
+_OPEN_FILE = re.compile(
+    r"^[(\[](?:Open )?File: (/?[^\s()\[\]]{1,400})(?: \(\d+ lines[^)\n]*\))?[)\]]\s*$", re.MULTILINE
+)
+"""Line in which an editor names the file that it shows: calls that change it need no path."""
+
+
+def _touched(step: Step) -> Iterator[FileChange]:
     action = step.action
-    if step.has_failed:
+    if step.has_failed or step.reading is None:
         return
     if action.operation == "change":
         operation: FileOperation = "created" if is_whole_file(action.arguments) else "changed"
         for path in action.paths:
-            yield operation, path, ""
+            yield FileChange(_named_operation(action.name) or operation, path)
     elif action.operation == "look":
         for path in action.paths:
-            yield "read", path, ""
+            yield FileChange("read", path)
     elif action.operation == "run" and not action.is_harmless:
         yield from files_in(action.command)
+    elif not action.paths and changes_something(action) and (shown := _OPEN_FILE.findall(step.reading.text)):
+        yield FileChange("changed", shown[-1])
 
 
-def _touch(files: dict[str, FileState], operation: FileOperation, path: str, step: Step, citations: LineFinder) -> None:
-    known, index = files.pop(path, None), step.call.index
+def _named_operation(name: str) -> FileOperation | None:
+    """Return what the name of a tool says that a replaced or written text does not."""
+    words = set(re.findall(r"[a-z]+", name.lower()))
+    if words & {"delete", "remove"}:
+        return "deleted"
+    return "moved" if words & {"move", "rename"} else "created" if "create" in words else None
+
+
+def _touch(
+    files: dict[str, FileState], change: FileChange, step: Step, citations: LineFinder, *, home: str = ""
+) -> None:
+    operation, path, directory, index = change.operation, change.path, change.directory, step.call.index
+    name = known_name(files, path, directory, home=home)
+    known = files.pop(name, None) if name is not None else None
+    if known is not None and known.path.startswith("/") and not path.startswith("/"):
+        spelled, directory = known.path, ""
+    else:
+        spelled = path
+    key = spelled if spelled not in files else join(directory, spelled)
     edit = edit_in(step.action.arguments)
     places = (citations.of(step.call, words) for words in (path, *(edit.lines if edit is not None else ())))
     pointers = merged_pointers(chain.from_iterable(places))
+    if known is not None and spelled != path:  # this call does not hold the spelling that is kept
+        pointers = merged_pointers((*known.pointers[:1], *pointers))
     if operation == "read":
         is_changed = known is not None and known.operation != "read"
-        found = known if is_changed and known is not None else FileState(path, "read", 0, index, pointers)
-        files[path] = replace(found, content=_content(step))
+        found = known if is_changed and known is not None else FileState(spelled, "read", 0, index, pointers)
+        files[key] = replace(found, path=spelled, content=_content(step), directory=directory)
         return
     before = known.operation if known is not None else None
     if operation == "changed" and before == "created":
@@ -68,7 +257,8 @@ def _touch(files: dict[str, FileState], operation: FileOperation, path: str, ste
     elif operation == "created" and before in {"read", "changed"}:
         operation = "changed"
     changes = (known.changes if known is not None else 0) + 1
-    files[path] = FileState(path, operation, changes, index, pointers, edit.clause if edit is not None else "")
+    clause = edit.clause[:MAX_TEXT_CHARS] if edit is not None else ""
+    files[key] = FileState(spelled, operation, changes, index, pointers, clause, directory=directory)
 
 
 def _content(step: Step) -> Pointer | None:
@@ -84,37 +274,48 @@ def _check(checks: dict[str, CheckState], files: Mapping[str, FileState], step: 
     found = checks_in(step.action.command)
     if not found or step.reading is None:
         return
-    text = step.reading.text
-    outcome = outcome_of(text, has_failed=step.has_failed, is_filtered="|" in step.action.command)
+    text, directory = step.reading.text, entered_first(step.action.command)
+    outcome = outcome_of(text, has_failed=step.has_failed, is_filtered=is_filtered(step.action.command))
     if outcome == "fails":
-        passages = step.errors or (step.outcome,)
-        names = [" && ".join(found)]
-        replaced = [name for name in found if name in checks and name not in names]
+        shown = tuple(step.reading.passage(line, citations) for line in failing_lines(text))
+        passages, names = step.errors or shown or (step.outcome,), [" && ".join(found)]
     else:
         passages, names = (step.reading.passage(verdict_of(text), citations),), found
-        replaced = [name for name in checks if name not in names and _is_covered(checks[name], step)]
-    line = " / ".join(dict.fromkeys(passage.text for passage in passages))
+    keys = {_key(checks, name[:MAX_TEXT_CHARS], directory): name[:MAX_TEXT_CHARS] for name in names}
+    replaced = [name for name in found if name in checks and name not in keys] if outcome == "fails" else []
+    if outcome == "passes":
+        tried = tried_in(step.action.command, text)
+        replaced = [name for name in checks if name not in keys and _is_covered(checks[name], tried, directory)]
+    line = " / ".join(dict.fromkeys(passage.text for passage in passages))[:MAX_TEXT_CHARS]
     places = (passage.pointers for passage in passages)
     pointers = merged_pointers(chain(citations.of(step.call, found[0]), *places))
     covered = [checks.pop(name) for name in replaced]
-    for name in names:
-        known = checks.pop(name, covered[-1] if covered and outcome == "passes" else None)
-        new = CheckState(name, outcome, line, step.call.index, (known.runs if known else 0) + 1, pointers)
+    for key, name in keys.items():
+        known = checks.pop(key, covered[-1] if covered and outcome == "passes" else None)
+        runs = (known.runs if known else 0) + 1
+        new = CheckState(name, outcome, line, step.call.index, runs, pointers, directory=directory)
         if known is not None and outcome != "fails":
             new = replace(new, failed_before=known.failed_before, changed_between=known.changed_between)
             if known.outcome == "fails":
                 between = tuple(one.path for one in files.values() if one.changes and one.last > known.last)
                 both = merged_pointers((*known.pointers, *pointers))
-                new = replace(new, failed_before=known.line, changed_between=between, pointers=both)
-        checks[name] = new
+                new = replace(new, failed_before=known.line, changed_between=between[-MAX_BETWEEN:], pointers=both)
+        checks[key] = new
 
 
-def _is_covered(check: CheckState, step: Step) -> bool:
-    """Return whether a failed check is tried again by *step*, alone or as a part: ``pytest`` runs all tests."""
-    if check.outcome != "fails":
+def _key(checks: Mapping[str, CheckState], name: str, directory: str) -> str:
+    """Return the key of a check: its command, with the directory if the same command checks another one."""
+    known = checks.get(name)
+    if known is None or not directory or known.directory in {"", directory}:
+        return name
+    return f"cd {directory} && {name}"
+
+
+def _is_covered(check: CheckState, tried: Sequence[str], directory: str) -> bool:
+    """Return whether each step of a failed check is tried again by one that checks as much."""
+    if check.outcome != "fails" or (check.directory and directory and check.directory != directory):
         return False
-    programs = list(programs_in(check.command))
-    return bool(programs) and all(not step.tried.isdisjoint(subjects_of(program)) for program in programs)
+    return all(any(is_wider(one, step) for one in tried) for step in check.command.split(" && "))
 
 
 def _with_output(repository: RepositoryState, step: Step) -> RepositoryState:
@@ -129,35 +330,3 @@ def _with_output(repository: RepositoryState, step: Step) -> RepositoryState:
     if output.pushed:
         repository = replace(repository, pushed=output.pushed, last_push=index)
     return repository
-
-
-_NEW_ID = re.compile(r"(?:#|\b(?:id|ID|Id)\W{1,4})([\w-]{1,40})")
-_PLAN_WORDS = re.compile(r"task|todo|plan|item|step", re.IGNORECASE)
-_TITLE_KEYS: Final = ("subject", "title", "task", "content", "text", "name")
-_ID_KEYS: Final = ("taskid", "id", "todoid", "itemid", "key")
-_DONE: Final = frozenset({"completed", "complete", "done", "closed", "cancelled", "deleted"})
-
-
-def _planned(plan: tuple[PlanItem, ...], step: Step, citations: LineFinder) -> tuple[PlanItem, ...]:
-    """Return the plan after a call that sets it whole, adds an entry, or changes the status of one."""
-    arguments, index = step.action.arguments, step.call.index
-    if step.action.operation == "plan":
-        return tuple(
-            PlanItem(task.text, task.status, task.is_done, index, citations.of(step.call, task.text))
-            for task in tasks_of(arguments)
-        )
-    if not _PLAN_WORDS.search(step.action.name):
-        return plan
-    values = {letters_of(key): value for key, value in arguments.items()}
-    key = next((str(values[name]) for name in _ID_KEYS if values.get(name) is not None), "")
-    status = str(values.get("status") or values.get("state") or "")
-    if key and status:
-        is_done = status.lower() in _DONE
-        return tuple(
-            replace(item, status=status, is_done=is_done, last=index) if item.key == key else item for item in plan
-        )
-    title = next((str(values[name]) for name in _TITLE_KEYS if values.get(name)), "")
-    if title and not key and step.reading is not None and (found := _NEW_ID.search(step.reading.text)) is not None:
-        pointers = citations.of(step.call, title)
-        return (*plan, PlanItem(title, status or "pending", is_done=False, last=index, pointers=pointers, key=found[1]))
-    return plan

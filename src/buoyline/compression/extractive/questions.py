@@ -1,0 +1,203 @@
+"""The agent's questions to the user, with their options, and the answers resolved with the option's line."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from buoyline.compression.extractive.lines import LineFinder, merged_pointers
+from buoyline.compression.extractive.speech import (
+    asks,
+    is_made_by_machine,
+    leads_in,
+    list_in,
+    plain_text,
+    split_closing,
+)
+from buoyline.compression.extractive.steps import Step
+from buoyline.compression.identifiers import readable
+from buoyline.compression.summary import SourceMessage
+from buoyline.compression.work_state import MAX_OPTIONS, MAX_QUESTIONS, MAX_TEXT_CHARS, QuestionState
+from buoyline.messages.jsonl import is_object
+
+MAX_ANSWER_CHARS: Final = 2_000
+"""A longer message of a user was pasted and answers nothing by itself."""
+
+MAX_END_LINES: Final = 40
+"""Options are at the end of a message."""
+
+_ASKING: Final = frozenset({"ask", "question", "questions", "clarify", "clarification", "clarifications"})
+_NAME_WORD = re.compile(r"[A-Z]?[a-z]+")
+_OPTION = re.compile(
+    r"^\s{0,8}(?:[-*+]\s+)?[*_]{0,2}(?:option\s+|variante\s+|\u9009\u9879\s?)?\(?([A-Za-z]|\d{1,2})[*_]{0,2}"
+    r"[).:\u3001\uff0e\uff1a\uff09][*_]{0,2}\s*(\S.*)$",
+    re.IGNORECASE,
+)
+_WHICH = re.compile(
+    r"\b(?:which|what|either|option|prefer\w*|approach|welche\w*|lieber|quelle?s?|cu\u00e1l\w*)\b|\u54ea|\u3069\u306e|\u3069\u3061\u3089|\u3069\u308c",
+    re.IGNORECASE,
+)
+_NAMES = re.compile(
+    r"^\W{0,4}(?:(?:ok(?:ay)?|yes|let's go with|go with|option|variante|choose|take|use|\u9009\u62e9?)[ ,:]{0,2}){0,3}"
+    r"\(?([A-Za-z]|\d{1,2})(?:[).:,\u3001\u3002\uff0c\uff0e]|\s*$|\s+(?:and|und|&|\+)\s)",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+class AskedQuestion(NamedTuple):
+    """A question and the lines of its options."""
+
+    text: str
+    options: tuple[str, ...] = ()
+
+
+def question_in(text: str) -> AskedQuestion | None:
+    """Return the question that ends a message, with its options; None if it asks nothing."""
+    lines = plain_text(text).rstrip().splitlines()[-MAX_END_LINES:]
+    options, at = _options(lines)
+    if options and (asked := _question_of_options(lines, at, is_lettered=_is_lettered(options))):
+        return AskedQuestion(_short(asked), options)
+    closing = split_closing(plain_text(text))[1]
+    asked = next((sentence for sentence in reversed(closing) if asks(sentence)), "")
+    return AskedQuestion(_short(asked)) if asked else None
+
+
+def _question_of_options(lines: Sequence[str], at: int, *, is_lettered: bool) -> str:
+    """Return the line that asks for one of the options at line *at*; empty if the list is no choice.
+
+    Letters offer a choice, numbers also count other things: then the question is right above, or asks which.
+    """
+    before = [line.strip() for line in lines[:at] if line.strip()][-3:]
+    after = [line.strip() for line in lines[at:] if line.strip() and not _OPTION.match(line)][-2:]
+    if not is_lettered:
+        return next((line for line in (*before[-1:], *filter(_WHICH.search, after)) if asks(line)), "")
+    asked = next((line for line in (*reversed(before), *after) if asks(line)), "")
+    return asked or next((line for line in before[-1:] if leads_in(line)), "")
+
+
+def _is_lettered(options: Sequence[str]) -> bool:
+    return all((found := _OPTION.match(option)) is not None and found[1].isalpha() for option in options)
+
+
+def question_of(arguments: Mapping[str, Any]) -> list[AskedQuestion]:
+    """Return the questions in the arguments of a call that asks: one text with options, or a list of them."""
+    found = list_in(arguments.get("questions"))
+    entries = found or [arguments]
+    asked: list[AskedQuestion] = []
+    for entry in entries:
+        if isinstance(entry, str):
+            asked.append(AskedQuestion(_short(entry)))
+        elif is_object(entry):
+            text = next((entry[key] for key in ("question", "prompt", "text", "message") if entry.get(key)), None)
+            if isinstance(text, str):
+                asked.append(AskedQuestion(_short(text), tuple(_offered(entry.get("options") or entry.get("choices")))))
+    return asked
+
+
+def asked_by(step: Step, citations: LineFinder) -> list[QuestionState]:
+    """Return the questions that a call asks, with the answer that its result holds; empty if it asks none."""
+    words = {word.lower() for word in _NAME_WORD.findall(step.action.name)}
+    if words.isdisjoint(_ASKING) or step.action.paths or step.action.command:
+        return []
+    return [
+        _answered_by(
+            QuestionState(
+                one.text, step.call.index, one.options, pointers=citations.of(step.call, one.text), key=one.text
+            ),
+            step,
+        )
+        for one in question_of(step.action.arguments)
+    ]
+
+
+def asked_in(source: SourceMessage, citations: LineFinder) -> list[QuestionState]:
+    """Return the question that a message of the agent ends with, as a list of at most one."""
+    found = question_in(source.message.text)
+    if found is None:
+        return []
+    places = (pointer for words in (found.text, *found.options) for pointer in citations.of(source, words))
+    return [QuestionState(found.text, source.index, found.options, pointers=merged_pointers(places))]
+
+
+def answered(questions: Sequence[QuestionState], source: SourceMessage, citations: LineFinder) -> list[QuestionState]:
+    """Return *questions*, of which the user's message answers the open ones."""
+    text = source.message.text.strip()
+    if not text or is_made_by_machine(text):
+        return list(questions)
+    said = text if len(text) <= MAX_ANSWER_CHARS else text[:MAX_TEXT_CHARS]
+    places = citations.of(source, _short(said))
+    return [
+        replace(
+            one,
+            last=source.index,
+            answer=_short(said),
+            chosen=_chosen(one.options, said),
+            pointers=merged_pointers((*one.pointers, *places)),
+        )
+        if not one.answer
+        else one
+        for one in questions
+    ][-MAX_QUESTIONS:]
+
+
+def _answered_by(question: QuestionState, step: Step) -> QuestionState:
+    """Return *question* with the answer in the result of its call; a result may only repeat it."""
+    if step.reading is None or step.has_failed:
+        return question
+    text = step.reading.text.strip()
+    quoted = re.search(rf'"?{re.escape(question.text)}"?\s*[=:]\s*"([^"]{{1,600}})"', text)
+    if quoted is None and (question.text[:40] in text or len(text) > MAX_TEXT_CHARS or not text):
+        return question
+    answer = quoted[1] if quoted is not None else text
+    return replace(question, answer=answer, chosen=_chosen(question.options, answer))
+
+
+def _chosen(options: Sequence[str], answer: str) -> tuple[str, ...]:
+    """Return the options that *answer* names by letter or number, or word for word."""
+    named = {found[1].lower() for found in _NAMES.finditer(answer)} if len(answer) <= MAX_TEXT_CHARS else set[str]()
+    labelled = [(match[1].lower() if (match := _OPTION.match(option)) else "", option) for option in options]
+    found = tuple(option for label, option in labelled if label and label in named)
+    said = readable(answer).lower().strip(" .")
+    return found or tuple(
+        option
+        for _, option in labelled
+        if said and readable(option.partition(" \u2014 ")[0]).lower().strip(" .") == said
+    )
+
+
+def _options(lines: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    """Return the last run of options, whose labels follow each other, and the position of its first line."""
+    run: list[str] = []
+    first = last = 0
+    best: tuple[tuple[str, ...], int] = ((), 0)
+    for position, line in enumerate(lines):
+        found = _OPTION.match(line)
+        if found is None:
+            continue
+        label = found[1].lower()
+        order = int(label) if label.isdigit() else ord(label) - ord("a") + 1
+        if order == 1:
+            run, first = [], position
+        elif not run or order != last + 1:
+            run = []
+            continue
+        run.append(_short(line.strip()))
+        last = order
+        if len(run) > 1:
+            best = (tuple(run[:MAX_OPTIONS]), first)
+    return best
+
+
+def _offered(options: object) -> list[str]:
+    found: list[str] = []
+    for option in list_in(options):
+        if isinstance(option, str):
+            found.append(_short(option))
+        elif is_object(option):
+            texts = [str(option[key]) for key in ("label", "title", "value", "description") if option.get(key)]
+            found.append(_short(" \u2014 ".join(texts[:2])))
+    return [option for option in found if option][:MAX_OPTIONS]
+
+
+def _short(text: str) -> str:
+    return text.strip()[:MAX_TEXT_CHARS]

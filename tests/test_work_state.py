@@ -1,0 +1,726 @@
+"""The state of the work, from messages alone: files, checks, version control, plans, questions and what is awaited."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from buoyline.compression.extractive.commands import checks_in, files_in, is_wider
+from buoyline.compression.extractive.records import rows_of
+from buoyline.compression.extractive.summarizer import extract
+from buoyline.compression.extractive.text_protocol import with_calls
+from buoyline.compression.extractive.work import work_of
+from buoyline.compression.pointers import Pointer
+from buoyline.compression.summary import SourceMessage, SummaryRequest
+from buoyline.compression.work_state import (
+    MAX_FILES,
+    MAX_QUESTIONS,
+    MAX_TEXT_CHARS,
+    AwaitedCall,
+    CheckState,
+    FileState,
+    PlanItem,
+    QuestionState,
+    RepositoryState,
+    WorkState,
+    work_state_from,
+)
+from buoyline.messages.registry import detect
+from buoyline.tokens import default_counter
+
+
+def called(call_id: str, name: str, **arguments: object) -> dict[str, Any]:
+    function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": call_id, "type": "function", "function": function}],
+    }
+
+
+def answered(call_id: str, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def said(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "content": text}
+
+
+def ran(number: int, command: str, output: str) -> list[dict[str, Any]]:
+    return [called(f"c{number}", "bash", command=command), answered(f"c{number}", output)]
+
+
+def edited(number: int, path: str, old: str = "a", new: str = "b") -> list[dict[str, Any]]:
+    arguments = {"file_path": path, "old_string": old, "new_string": new}
+    return [called(f"c{number}", "Edit", **arguments), answered(f"c{number}", "The file was updated.")]
+
+
+def sources_of(messages: Sequence[dict[str, Any]], first: int = 0) -> list[SourceMessage]:
+    return [
+        SourceMessage(index, detect(message).view(message), Pointer("transcript.md", 10 * index + 1, 10 * index + 9))
+        for index, message in enumerate(messages, first)
+    ]
+
+
+def state_of(*messages: dict[str, Any]) -> WorkState:
+    return work_of(sources_of(messages))
+
+
+# Files.
+
+
+def test_a_file_is_created_changed_and_deleted_in_turn() -> None:
+    wrote = [called("1", "Write", file_path="/r/a.py", content="x = 1\n"), answered("1", "File created")]
+    state = state_of(*wrote, *edited(2, "/r/a.py", "x = 1", "x = 2"))
+    assert (state.files["/r/a.py"].operation, state.files["/r/a.py"].changes) == ("created", 2)
+    assert state.files["/r/a.py"].edit == "`x = 1` → `x = 2`"
+    state = state_of(*wrote, *ran(3, "rm /r/a.py", ""))
+    assert state.files["/r/a.py"].operation == "deleted"
+    assert [pointer.start for pointer in state.files["/r/a.py"].pointers] == [21]
+
+
+def test_a_file_that_was_read_and_then_changed_is_changed() -> None:
+    read = [called("1", "Read", file_path="/r/a.py"), answered("1", "x = 1")]
+    assert state_of(*read).changed_files == []
+    assert [one.path for one in state_of(*read, *edited(2, "/r/a.py")).changed_files] == ["/r/a.py"]
+
+
+def test_a_moved_file_is_known_under_both_names() -> None:
+    state = state_of(*ran(1, "git mv old.py new.py", ""))
+    assert {name: one.operation for name, one in state.files.items()} == {"old.py": "moved", "new.py": "created"}
+
+
+def test_a_failed_change_changes_nothing() -> None:
+    failed = [
+        called("1", "Edit", file_path="/r/a.py", old_string="a", new_string="b"),
+        answered("1", "Error: no match"),
+    ]
+    assert state_of(*failed).files == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "changes"),
+    [
+        ("echo x > out.txt && touch b.txt", [("created", "out.txt"), ("created", "b.txt")]),
+        ("cat a | tee b.log", [("created", "b.log")]),
+        ("sed -i 's/a/b/' src/x.py", [("changed", "src/x.py")]),
+        ("rm -rf build 2>/dev/null", [("deleted", "build")]),
+        ("rm *.pyc", []),
+        ("grep '>' a.txt", []),
+        ("git commit -m 'rm old.py; touch new.py'", []),
+        ("cat > a.py <<'EOF'\nrm b.py\nEOF", [("created", "a.py")]),
+        ("make 2>&1 > /dev/null", []),
+    ],
+)
+def test_a_command_changes_the_files_that_it_names(command: str, changes: list[tuple[str, str]]) -> None:
+    assert [(change.operation, change.path) for change in files_in(command)] == changes
+
+
+def test_an_absolute_and_a_relative_path_are_one_file_under_the_absolute_one() -> None:
+    both = [*edited(1, "/home/me/repo/src/a.py"), *ran(2, "rm src/a.py", "")]
+    assert {name: one.operation for name, one in state_of(*both).files.items()} == {"/home/me/repo/src/a.py": "deleted"}
+    other_order = [*ran(1, "touch src/a.py", ""), *edited(2, "/home/me/repo/src/a.py")]
+    assert list(state_of(*other_order).files) == ["/home/me/repo/src/a.py"]
+
+
+def test_a_directory_that_a_command_enters_tells_files_of_one_name_apart() -> None:
+    state = state_of(
+        *edited(1, "/repo/a/go.mod"),
+        *edited(2, "/repo/b/go.mod"),
+        *ran(3, "cd /repo/b && rm go.mod", ""),
+    )
+    assert {name: one.operation for name, one in state.files.items()} == {
+        "/repo/a/go.mod": "changed",
+        "/repo/b/go.mod": "deleted",
+    }
+
+
+def test_no_path_is_stated_that_nobody_wrote() -> None:
+    messages = [*ran(1, "cd /repo/pkg && touch new.py && cd .. && rm old.py", ""), *edited(3, "lib/c.py")]
+    written = "\n".join(json.dumps(message) for message in messages)
+    assert all(one.path in written for one in state_of(*messages).files.values())
+
+
+def test_a_change_without_a_path_is_of_the_file_that_the_editor_shows() -> None:
+    shown = "[File: /repo/a.py (9 lines total)]\n1:x\n(Open file: /repo/a.py)\n(Current directory: /repo)\nbash-$"
+    state = state_of(called("1", "insert", text="x"), answered("1", shown))
+    assert state.files["/repo/a.py"].operation == "changed"
+
+
+def test_the_newest_content_of_a_read_file_is_where_its_result_is() -> None:
+    state = state_of(called("1", "Read", file_path="/r/a.py"), answered("1", "x = 1"))
+    assert state.files["/r/a.py"].content == Pointer("transcript.md", 11, 19)
+
+
+# Checks.
+
+
+def test_a_check_fails_and_passes_with_what_was_changed_in_between() -> None:
+    failed = ran(1, "pytest -q", "FAILED tests/test_a.py::test_x - KeyError\n1 failed in 0.1s\nexit code 1")
+    assert state_of(*failed).checks["pytest -q"].outcome == "fails"
+    check = state_of(*failed, *edited(2, "/r/a.py"), *ran(3, "pytest -q", "4 passed in 0.1s")).checks["pytest -q"]
+    assert (check.outcome, check.line, check.runs) == ("passes", "4 passed in 0.1s", 2)
+    assert "KeyError" in check.failed_before
+    assert check.changed_between == ("/r/a.py",)
+
+
+@pytest.mark.parametrize(
+    ("output", "outcome"),
+    [
+        ("ok  \texample.com/a\t0.2s\nFAIL\nFAIL", "fails"),
+        ("--- FAIL: TestA (0.00s)", "fails"),
+        ("npm error command failed", "fails"),
+        ("12 passed, 1 failed", "fails"),
+        ("12 passed", "passes"),
+        ("", "passes"),
+        ("(no output)", "passes"),
+        ("Waiting for the debugger to disconnect...", "ran"),
+        ("Error in the bootloader\n\nCommand aborted", "ran"),
+    ],
+)
+def test_a_check_passes_only_if_its_output_proves_it(output: str, outcome: str) -> None:
+    assert state_of(*ran(1, "npm test", output)).checks["npm test"].outcome == outcome
+
+
+def test_silence_behind_a_filter_proves_nothing_and_behind_head_it_does() -> None:
+    assert state_of(*ran(1, "go build ./... | grep error", "")).checks["go build ./..."].outcome == "ran"
+    assert state_of(*ran(1, "go build ./... 2>&1 | head -20", "")).checks["go build ./..."].outcome == "passes"
+
+
+def test_a_separator_in_quotes_is_part_of_the_command() -> None:
+    assert checks_in("go test ./... -run 'TestA|TestB' -v | tail -5") == ["go test ./... -run 'TestA|TestB' -v"]
+    assert checks_in('cd /r && npm test -- -t "a; b && c"') == ['npm test -- -t "a; b && c"']
+    assert checks_in("stat tests/out.json; ls test; cat build.log") == []
+
+
+def test_a_failed_check_is_resolved_by_a_wider_one_and_not_by_a_narrower_one() -> None:
+    failed = ran(1, "pytest tests/test_a.py", "FAILED tests/test_a.py::test_x\nexit code 1")
+    wider = state_of(*failed, *ran(2, "pytest -q", "9 passed"))
+    assert {name: one.outcome for name, one in wider.checks.items()} == {"pytest -q": "passes"}
+    assert "test_x" in wider.checks["pytest -q"].failed_before
+    all_failed = ran(1, "pytest -q", "FAILED tests/test_a.py::test_x\nexit code 1")
+    narrower = state_of(*all_failed, *ran(2, "pytest tests/test_b.py", "2 passed"))
+    assert narrower.checks["pytest -q"].outcome == "fails"
+
+
+def test_a_check_that_the_output_says_was_run_resolves_it_too() -> None:
+    failed = ran(1, "tsgo -p tsconfig.build.json", "src/a.ts(4,3): error TS2353: no such property\nexit code 2")
+    output = "> app@1.0.0 build\n> tsgo -p tsconfig.build.json\n\nbuild succeeded"
+    assert list(state_of(*failed, *ran(2, "npm run build", output)).checks) == ["npm run build"]
+
+
+@pytest.mark.parametrize(
+    ("command", "other", "answer"),
+    [
+        ("go test ./...", "go test ./cmd/cli", True),
+        ("go test ./cmd/...", "go test ./cmd/cli", True),
+        ("go test ./cmd/cli", "go test ./...", False),
+        ("go test ./... -run TestA", "go test ./...", False),
+        ("pytest -k fast", "pytest", False),
+        ("npm run lint", "npm run test", False),
+        ("npm test", "npm test", True),
+        ("mypy", "pytest", False),
+    ],
+)
+def test_a_command_is_wider_if_it_checks_at_least_as_much(command: str, other: str, answer: bool) -> None:  # noqa: FBT001 - a case
+    assert is_wider(command, other) is answer
+
+
+def test_one_command_in_two_directories_is_two_checks() -> None:
+    state = state_of(
+        *ran(1, "cd packages/a && npm test", "1 failed\nexit code 1"), *ran(2, "cd packages/b && npm test", "2 passed")
+    )
+    assert [(one.directory, one.outcome) for one in state.checks.values()] == [
+        ("packages/a", "fails"),
+        ("packages/b", "passes"),
+    ]
+
+
+def test_of_a_failed_chain_nobody_knows_which_step_failed() -> None:
+    state = state_of(*ran(1, "mypy && pytest", "Traceback (most recent call last)\nKeyError: 1\nexit code 1"))
+    assert {name: one.outcome for name, one in state.checks.items()} == {"mypy && pytest": "fails"}
+
+
+# Version control.
+
+
+def test_commits_pushes_and_uncommitted_files_are_known() -> None:
+    state = state_of(
+        *edited(1, "/r/a.py"),
+        *ran(2, "git commit -am 'Fix a'", "[fix-a 1a2b3c4] Fix a\n 1 file changed"),
+        *edited(3, "/r/b.py"),
+    )
+    assert (state.repository.branch, state.repository.commits) == ("fix-a", (("1a2b3c4", "Fix a"),))
+    assert state.uncommitted == ["/r/b.py"]
+    pushed = state_of(*ran(1, "git push", "To github.com:me/r.git\n   1a2b3c4..5d6e7f8  fix-a -> fix-a"))
+    assert pushed.repository.pushed == "5d6e7f8"
+
+
+def test_a_push_without_a_commit_of_the_session_is_said() -> None:
+    push = "To github.com:me/r.git\n   1a2b3c4..5d6e7f8  main -> main"
+    sources = sources_of([said("user", "go"), *ran(1, "git status", "On branch main"), *ran(2, "git push", push)])
+    state = extract(SummaryRequest(sources, None, 800, default_counter())).fields["current_state"]
+    assert "Version control: branch `main`; `5d6e7f8` was pushed" in state
+
+
+# Plans.
+
+TODOS = [
+    {"content": "Fix load_row", "status": "completed", "activeForm": "Fixing the function load_row"},
+    {"content": "Add a type", "status": "pending", "activeForm": "Adding the return type"},
+]
+
+
+def test_one_call_sets_the_whole_plan() -> None:
+    state = state_of(called("1", "TodoWrite", todos=TODOS), answered("1", "ok"))
+    assert [(item.text, item.status, item.is_done) for item in state.plan] == [
+        ("Fix load_row", "completed", True),
+        ("Add a type", "pending", False),
+    ]
+
+
+def test_calls_for_single_items_make_one_plan() -> None:
+    state = state_of(
+        called("1", "TaskCreate", subject="Fix load_row"),
+        answered("1", "Task #1 created successfully: Fix load_row"),
+        called("2", "TaskCreate", subject="Add a type"),
+        answered("2", "Task #2 created successfully: Add a type"),
+        called("3", "TaskUpdate", taskId="1", status="completed"),
+        answered("3", "Updated task #1 status"),
+    )
+    assert [(item.key, item.status) for item in state.plan] == [("1", "completed"), ("2", "pending")]
+
+
+def test_a_task_for_another_agent_is_no_item_of_the_plan() -> None:
+    state = state_of(
+        called("1", "Task", description="Look at the hooks", prompt="Read hooks.py"),
+        answered("1", "The id session holds"),
+    )
+    assert state.plan == ()
+
+
+def test_a_plan_as_json_is_ticked_by_reports_on_its_items() -> None:
+    steps = [
+        {"title": "History", "description": "Collect the history of both companies in this market"},
+        {"title": "Numbers", "description": "Collect market shares and numbers of orders of both"},
+    ]
+    plan = said("assistant", json.dumps({"title": "Analysis", "steps": steps}))
+    report = said(
+        "assistant", "## Problem\nCollect the history of both companies in this market\n\n## Findings\nOne began."
+    )
+    assert [item.is_done for item in state_of(said("user", "go"), plan, report).plan] == [True, False]
+
+
+@pytest.mark.parametrize("title", ["## Plan", "Here is my plan:", "**Nächste Schritte:**", "## 计划", "次の計画\uff1a"])
+def test_a_numbered_list_under_the_title_of_a_plan_is_a_plan(title: str) -> None:
+    plan = said("assistant", f"{title}\n1. Read the store\n2. Fix the store")
+    assert [item.text for item in state_of(said("user", "go"), plan).plan] == ["Read the store", "Fix the store"]
+    assert state_of(said("user", "go"), said("assistant", "It has two parts:\n1. Store\n2. Index")).plan == ()
+
+
+def test_boxes_are_a_plan_with_what_is_done() -> None:
+    state = state_of(said("assistant", "- [x] Read the store\n- [ ] Fix the store"))
+    assert [(item.text, item.is_done) for item in state.plan] == [("Read the store", True), ("Fix the store", False)]
+
+
+def test_calls_that_set_a_plan_replace_a_list_in_a_message() -> None:
+    state = state_of(
+        said("assistant", "- [x] Read the store\n- [ ] Fix the store"),
+        called("1", "TodoWrite", todos=TODOS),
+        answered("1", "ok"),
+        said("assistant", "- [ ] Something else\n- [ ] And more"),
+    )
+    assert [item.text for item in state.plan] == ["Fix load_row", "Add a type"]
+
+
+LIST = "Please do these:\n1. lint fails\n2. update from main\n3. answer the comments"
+
+
+@pytest.mark.parametrize(
+    ("words", "done"),
+    [
+        ("Item 2 is fixed now.", ["2"]),
+        ("Fixed item 3.", ["3"]),
+        ("1. lint fails: ✅\n2. update from main: still open", ["1"]),
+        ("#1 done, #3 not done", ["1"]),
+        ("Item 1 is not fixed. Item 2 will be fixed next.", []),
+        ("Is item 1 fixed?", []),
+        ("Punkt 2 ist erledigt.", ["2"]),
+        ("第3項は対応しました。", ["3"]),
+        ("第1项已修复。", ["1"]),
+    ],
+)
+def test_the_users_list_is_ticked_by_the_agents_later_words(words: str, done: list[str]) -> None:
+    state = state_of(said("user", LIST), said("assistant", words))
+    assert [item.key for item in state.requested if item.is_done] == done
+    assert len(state.requested) == 3
+
+
+def test_numbers_that_answer_numbered_questions_are_no_list_of_requests() -> None:
+    asked = said("assistant", "Some questions:\n1. Keep the cache?\n2. Which port?")
+    assert state_of(said("user", "go"), asked, said("user", "1. yes\n2. 8080")).requested == ()
+
+
+def test_a_document_that_a_program_put_in_is_no_list_of_requests() -> None:
+    skill = "# Executing plans\n\n## Process\n1. Read the plan\n2. Review it\n\n## End\nReport."
+    assert state_of(said("user", skill)).requested == ()
+
+
+# Questions.
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "chosen"),
+    [
+        ("Which one?\n\nA) Only on exit\nB) On every checkpoint", "B", "B) On every checkpoint"),
+        ("Which one?\n\nA) Only on exit\nB) On every checkpoint", "A. and quickly please", "A) Only on exit"),
+        ("1. Subagents\n2. Parallel sessions\n\nWhich approach?", "2", "2. Parallel sessions"),
+        ("要哪一个\uff1f\n\nA. 红色\nB. 蓝色", "B", "B. 蓝色"),
+        ("どちらにしますか\uff1f\n\nA. 赤\nB. 青", "A", "A. 赤"),
+        ("Welche Variante?\n\na) schnell\nb) gründlich", "b) bitte", "b) gründlich"),
+    ],
+)
+def test_a_short_answer_is_resolved_with_the_line_of_the_option(question: str, answer: str, chosen: str) -> None:
+    state = state_of(said("user", "go"), said("assistant", question))
+    assert len(state.open_questions) == 1
+    (asked,) = state_of(said("user", "go"), said("assistant", question), said("user", answer)).questions
+    assert (asked.answer, asked.chosen) == (answer, (chosen,))
+    assert [pointer.start for pointer in asked.pointers] == [11]
+    assert asked.pointers[-1].end == 29
+
+
+def test_an_answer_that_names_no_option_chooses_none() -> None:
+    question = "Which one?\n\nA) Only on exit\nB) On every checkpoint"
+    (asked,) = state_of(said("assistant", question), said("user", "A simple timestamp is enough")).questions
+    assert asked.chosen == ()
+
+
+def test_a_list_of_what_was_done_offers_no_options() -> None:
+    (asked,) = state_of(said("assistant", "Done:\n1. Fixed the cache\n2. Fixed the index\n\nReady to merge?")).questions
+    assert asked.options == ()
+
+
+def test_a_question_that_the_agent_went_on_without_is_not_open() -> None:
+    assert (
+        state_of(
+            said("assistant", "Shall I look at the store first?"), *edited(1, "/r/a.py"), said("assistant", "Done.")
+        ).open_questions
+        == []
+    )
+
+
+def test_a_call_that_asks_holds_question_options_and_answer() -> None:
+    questions = [{"question": "Which color?", "options": [{"label": "Red", "description": "warm"}, {"label": "Blue"}]}]
+    asking = called("1", "AskUserQuestion", questions=questions)
+    assert state_of(asking).open_questions[0].options == ("Red — warm", "Blue")
+    state = state_of(asking, answered("1", 'User has answered your questions: "Which color?"="Red".'))
+    assert (state.questions[0].answer, state.questions[0].chosen) == ("Red", ("Red — warm",))
+
+
+def test_the_users_next_message_answers_a_call_whose_result_repeats_the_question() -> None:
+    asking = called("1", "ask_clarification", question="您要什么风格\uff1f", clarification_type="missing_info")
+    state = state_of(asking, answered("1", "🤔 您要什么风格\uff1f"), said("user", "其他你决定"))
+    assert [(one.text, one.answer) for one in state.questions] == [("您要什么风格\uff1f", "其他你决定")]
+
+
+# Waiting.
+
+
+def test_a_command_in_the_background_is_awaited_until_its_end_is_reported() -> None:
+    started = [
+        called("1", "Bash", command="npm run dev", run_in_background=True),
+        answered("1", "Command running in background with ID: bash_1"),
+    ]
+    assert [(one.text, one.kind, one.key) for one in state_of(*started).waiting] == [
+        ("npm run dev", "background", "bash_1")
+    ]
+    looked = [called("2", "BashOutput", bash_id="bash_1"), answered("2", "status: running\nlistening on 3000")]
+    assert len(state_of(*started, *looked).waiting) == 1
+    ended = [called("2", "BashOutput", bash_id="bash_1"), answered("2", "status: completed\nexit code 0")]
+    assert state_of(*started, *ended).waiting == ()
+    killed = [called("2", "KillShell", shell_id="bash_1"), answered("2", "Successfully killed shell: bash_1")]
+    assert state_of(*started, *killed).waiting == ()
+    notified = said("user", "<system-reminder>Background bash_1 exited with code 0</system-reminder>")
+    assert state_of(*started, notified).waiting == ()
+
+
+def test_another_agent_without_a_result_is_awaited_until_the_user_speaks() -> None:
+    delegated = called("1", "Task", description="Review", prompt="Review the change")
+    (awaited,) = state_of(said("user", "go"), delegated).waiting
+    assert (awaited.kind, awaited.last) == ("agent", 1)
+    assert state_of(said("user", "go"), delegated, said("user", "stop, that is enough")).waiting == ()
+    assert state_of(said("user", "go"), delegated, answered("1", "It is fine.")).waiting == ()
+
+
+# Agents that write their calls as text.
+
+FENCED = [
+    said("system", "Reply with a command in a fence:\n```\nls\n```"),
+    said("user", "Fix the rounding in fields.py"),
+    said("assistant", "I create a script.\n```\ncreate reproduce.py\n```"),
+    said("user", "[File: /repo/reproduce.py (1 lines total)]\n1:\n(Open file: /repo/reproduce.py)\nbash-$"),
+    said("assistant", "I write it.\n```\nedit 1:1\nprint(1)\nend_of_edit\n```"),
+    said("user", "[File: /repo/reproduce.py (2 lines total)]\n1:print(1)\n(Open file: /repo/reproduce.py)\nbash-$"),
+    said("assistant", "I run the tests.\n```\npytest -q\n```"),
+    said("user", "3 passed in 0.1s\nbash-$"),
+]
+TAGGED = [
+    {**message, "content": message["content"].replace("```\n", "<command>\n", 1).replace("\n```", "\n</command>")}
+    if message["role"] == "assistant"
+    else message
+    for message in FENCED[1:]
+]
+REACT = [
+    said("user", "Fix the rounding in fields.py"),
+    said(
+        "assistant", 'Thought: I write it.\nAction: write_file\nAction Input: {"path": "reproduce.py", "content": "1"}'
+    ),
+    said("user", "Observation: written"),
+    said("assistant", 'Thought: I run the tests.\nAction: bash\nAction Input: {"command": "pytest -q"}'),
+    said("user", "Observation: 3 passed in 0.1s"),
+]
+
+
+@pytest.mark.parametrize("messages", [FENCED, TAGGED, REACT], ids=["fences", "tags", "react"])
+def test_calls_written_as_text_give_the_same_state(messages: list[dict[str, Any]]) -> None:
+    state = state_of(*messages)
+    assert state.writes_calls
+    assert [one.path.rpartition("/")[2] for one in state.changed_files] == ["reproduce.py"]
+    assert state.checks["pytest -q"].outcome == "passes"
+    users = [source.message.text for source in with_calls(sources_of(messages)) if source.message.role == "user"]
+    assert users == ["Fix the rounding in fields.py"]
+
+
+def test_an_observation_after_the_last_summary_is_not_the_users() -> None:
+    for cut in range(3, len(FENCED)):
+        state = work_of(sources_of(FENCED[:cut]))
+        rest = with_calls(sources_of(FENCED[cut:], cut), state)
+        assert [source for source in rest if source.message.role == "user"] == []
+
+
+SHOWN = "Here is a demonstration of how to solve such a task.\n--- DEMONSTRATION ---\n"
+DEMONSTRATION = f"{SHOWN}```\nopen demo.py\n```\nbash-$\n```\nsubmit\n```\n--- END OF DEMONSTRATION ---\n"
+
+
+def test_a_demonstration_before_the_task_is_not_the_task() -> None:
+    task = FENCED[1]["content"]
+    before = [FENCED[0], said("user", DEMONSTRATION), *FENCED[1:]]
+    joined = [FENCED[0], said("user", f"{DEMONSTRATION}\n\n{task}"), *FENCED[2:]]
+    for messages in (before, joined):
+        users = [source.message.text for source in with_calls(sources_of(messages)) if source.message.role == "user"]
+        assert users == [task]
+        assert "demo.py" not in "".join(work_of(sources_of(messages)).files)
+
+
+def test_a_demonstration_of_several_messages_ends_where_the_task_begins_in_the_same_words() -> None:
+    opening = "We're currently solving the following issue within our repository."
+    messages = [
+        FENCED[0],
+        said("user", f"{opening}\nISSUE: the demonstration"),
+        said("assistant", "I open it.\n```\ncreate demo.py\n```"),
+        said("user", "[File: /demo/demo.py (1 lines total)]"),
+        said("assistant", "Done.\n```\nsubmit\n```"),
+        said("user", f"{opening}\nISSUE: the rounding"),
+        *FENCED[2:],
+    ]
+    users = [source.message.text for source in with_calls(sources_of(messages)) if source.message.role == "user"]
+    assert users == [f"{opening}\nISSUE: the rounding"]
+    assert "demo" not in "".join(work_of(sources_of(messages)).files)
+
+
+def test_a_person_who_writes_code_in_fences_is_a_person() -> None:
+    talk = [
+        said("user", "How?"),
+        said("assistant", "```\nls\n```"),
+        said("user", "And then?"),
+        said("assistant", "Wait."),
+    ]
+    assert with_calls(sources_of(talk)) == sources_of(talk)
+
+
+# Records.
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ('{"id": "AB12CD", "cabin": "economy"}', ["id AB12CD, cabin economy"]),
+        ('[{"n": 1, "m": 2}, {"n": 3, "m": 4}]', ["n 1, m 2", "n 3, m 4"]),
+        ('{"user": {"name": "Mia", "zip": "10115"}}', ["user: name Mia, zip 10115"]),
+        ('{"flights": [{"number": 228, "date": "21 May"}, {"number": 43, "date": "22 May"}], "cabin": "economy"}',
+         ["flights 228 21 May / 43 22 May, cabin economy"]),
+        ("not JSON", []),
+        ('{"broken": ', []),
+        ("[" * 100_000, []),
+    ],
+)  # fmt: skip
+def test_records_of_every_form_are_rows(text: str, rows: list[str]) -> None:
+    assert [row.text for row in rows_of(text)] == rows
+
+
+# Languages.
+
+SPOKEN = {
+    "english": ("Fix the store", "I look at the store.", "The store is fixed. Shall I also fix the index?"),
+    "chinese": ("修复存储", "我来看看存储。", "存储已修复。要不要也修复索引\uff1f"),
+    "japanese": ("ストアを直して", "ストアを見ます。", "ストアを直しました。索引も直しますか\uff1f"),
+    "german": ("Repariere den Speicher", "Ich sehe mir den Speicher an.", "Er ist repariert. Soll ich auch den Index?"),
+}
+
+
+def spoken(language: str) -> list[dict[str, Any]]:
+    request, words, report = SPOKEN[language]
+    return [
+        said("user", request),
+        said("assistant", words),
+        *edited(1, "/r/store.py", "old", "new"),
+        *ran(2, "pytest -q", "FAILED tests/test_store.py::test_x - KeyError\nexit code 1"),
+        *edited(3, "/r/store.py", "new", "newer"),
+        *ran(4, "pytest -q", "4 passed in 0.1s"),
+        *ran(5, "git commit -am x", "[main 1a2b3c4] x\n 1 file changed"),
+        said("assistant", report),
+    ]
+
+
+@pytest.mark.parametrize("language", ["chinese", "japanese", "german"])
+def test_a_session_in_any_language_has_the_same_state(language: str) -> None:
+    state, english = state_of(*spoken(language)), state_of(*spoken("english"))
+    assert (state.files, state.checks, state.repository) == (english.files, english.checks, english.repository)
+    assert len(state.open_questions) == len(english.open_questions) == 1
+    assert state.open_questions[0].text in SPOKEN[language][2]
+
+
+# Bounds, folds and JSON.
+
+
+def test_the_newest_is_kept_and_read_files_go_before_changed_ones() -> None:
+    messages = [message for number in range(3) for message in edited(number, f"/r/changed-{number}.py")]
+    for number in range(MAX_FILES + 5):
+        messages += [called(f"r{number}", "Read", file_path=f"/r/read-{number}.py"), answered(f"r{number}", "x")]
+    for number in range(MAX_QUESTIONS + 3):
+        messages += [said("assistant", f"Shall I do part {number} of it?"), said("user", "yes")]
+    state = state_of(*messages, *ran(1, f"pytest {'x' * 2_000}", "1 passed"))
+    assert len(state.files) == MAX_FILES
+    assert len(state.changed_files) == 3
+    assert "/r/read-0.py" not in state.files
+    assert f"/r/read-{MAX_FILES + 4}.py" in state.files
+    assert len(state.questions) == MAX_QUESTIONS
+    assert f"part {MAX_QUESTIONS + 2}" in state.questions[-1].text
+    assert all(len(one.command) <= MAX_TEXT_CHARS for one in state.checks.values())
+
+
+PARTS: list[list[dict[str, Any]]] = [
+    edited(1, "/r/src/a.py"),
+    ran(2, "cd /r && rm src/a.py", ""),
+    ran(3, "pytest tests/test_a.py", "FAILED tests/test_a.py::test_x\nexit code 1"),
+    ran(4, "pytest -q", "3 passed"),
+    ran(5, "git commit -am x", "[main 1a2b3c4] x\n 1 file changed"),
+    [called("6", "TodoWrite", todos=TODOS), answered("6", "ok")],
+    [said("user", LIST)],
+    [said("assistant", "Item 2 is fixed.\n\nWhich one?\n\nA) Red\nB) Blue")],
+    [said("user", "B")],
+    [said("assistant", "## Plan\n1. Read the store\n2. Fix the store")],
+    [
+        called("7", "Bash", command="npm run dev", run_in_background=True),
+        answered("7", "Command running in background with ID: bash_1"),
+    ],
+    [said("user", "<note>bash_1 exited with code 0</note>")],
+]
+
+
+@given(st.lists(st.sampled_from(PARTS), min_size=1, max_size=12), st.data())
+def test_a_state_continued_is_the_state_of_all_messages(parts: list[list[dict[str, Any]]], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(parts)))
+    before = [message for part in parts[:cut] for message in part]
+    after = [message for part in parts[cut:] for message in part]
+    continued = work_of(sources_of(after, len(before)), work_of(sources_of(before)))
+    assert continued == work_of(sources_of([*before, *after]))
+
+
+@pytest.mark.parametrize("language", list(SPOKEN))
+def test_a_state_is_continued_at_any_message_between_calls(language: str) -> None:
+    messages = spoken(language)
+    whole = work_of(sources_of(messages))
+    for cut in (1, 2, 4, 6, 8, 10, 12):
+        assert work_of(sources_of(messages[cut:], cut), work_of(sources_of(messages[:cut]))) == whole
+
+
+POINTERS = st.lists(
+    st.builds(Pointer, st.just("transcript.md"), st.integers(1, 9), st.integers(9, 99)), max_size=2
+).map(tuple)
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+INDEXES = st.integers(0, 500)
+OPERATIONS = st.sampled_from(["created", "changed", "deleted", "moved", "read"])
+ITEMS = st.lists(st.builds(PlanItem, WORDS, WORDS, st.booleans(), INDEXES, POINTERS, WORDS), max_size=3).map(tuple)
+TEXTS = st.lists(WORDS, max_size=3).map(tuple)
+STATES = st.builds(
+    WorkState,
+    files=st.dictionaries(
+        WORDS,
+        st.builds(
+            FileState,
+            WORDS,
+            OPERATIONS,
+            INDEXES,
+            INDEXES,
+            POINTERS,
+            WORDS,
+            st.none() | st.just(Pointer("tool_result-1.txt", 1, 5)),
+            WORDS,
+        ),
+        max_size=3,
+    ),
+    checks=st.dictionaries(
+        WORDS,
+        st.builds(
+            CheckState,
+            WORDS,
+            st.sampled_from(["passes", "fails", "ran"]),
+            WORDS,
+            INDEXES,
+            INDEXES,
+            POINTERS,
+            WORDS,
+            TEXTS,
+            WORDS,
+        ),
+        max_size=3,
+    ),
+    repository=st.builds(
+        RepositoryState,
+        WORDS,
+        st.lists(st.tuples(WORDS, WORDS), max_size=3).map(tuple),
+        WORDS,
+        INDEXES,
+        INDEXES,
+        POINTERS,
+    ),
+    plan=ITEMS,
+    requested=ITEMS,
+    waiting=st.lists(
+        st.builds(AwaitedCall, WORDS, st.sampled_from(["call", "agent", "background"]), INDEXES, POINTERS, WORDS),
+        max_size=2,
+    ).map(tuple),
+    questions=st.lists(st.builds(QuestionState, WORDS, INDEXES, TEXTS, WORDS, TEXTS, POINTERS, WORDS), max_size=2).map(
+        tuple
+    ),
+    has_used_git=st.booleans(),
+    has_tool_plan=st.booleans(),
+    writes_calls=st.booleans(),
+    directory=WORDS,
+    end=INDEXES,
+)
+
+
+@given(STATES)
+def test_a_state_survives_json(state: WorkState) -> None:
+    assert work_state_from(json.loads(json.dumps(state.to_json()))) == state
+
+
+def test_unknown_keys_of_a_newer_version_are_ignored() -> None:
+    assert work_state_from({"end": 3, "weather": "fine", "plan": []}) == WorkState(end=3)
+    with pytest.raises(ValueError, match="outcome"):
+        work_state_from({"checks": {"x": {"command": "x", "outcome": "maybe", "line": "", "last": 1, "runs": 1}}})
