@@ -49,6 +49,7 @@ class ModelServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers = list(answers)
         self.requests: list[Request] = []
+        self.bodies: list[bytes] = []
         self.times: list[float] = []
 
     @property
@@ -58,7 +59,9 @@ class ModelServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that has gone, because it would wait no longer, is nothing to report."""
 
-    def next(self, request: Request) -> Reply:
+    def next(self, body: bytes) -> Reply:
+        request: Request = json.loads(body)
+        self.bodies.append(body)
         self.requests.append(request)
         self.times.append(time.monotonic())
         answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
@@ -75,14 +78,15 @@ class _Handler(BaseHTTPRequestHandler):
     server: ModelServer
 
     def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        reply = self.server.next(request)
+        reply = self.server.next(self.rfile.read(int(self.headers["Content-Length"])))
+        request = self.server.requests[-1]
         time.sleep(reply.delay_s)
         if reply.hang_up:
             self.close_connection = True
             self.connection.close()
             return
-        body = _completion(reply, request) if reply.body is None else reply.body
+        said = _message if self.path.endswith("/messages") else _completion
+        body = said(reply, request) if reply.body is None else reply.body
         self.send_response(reply.status)
         for name, value in {"Content-Type": "application/json", **reply.headers}.items():
             self.send_header(name, value)
@@ -108,6 +112,26 @@ def _completion(reply: Reply, request: Request) -> bytes:
     usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
     completion = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
     return json.dumps({**completion, "usage": usage}).encode()
+
+
+def _message(reply: Reply, _request: Request) -> bytes:
+    """Answer as Anthropic's messages API does."""
+    content = [{"type": "text", "text": reply.content or reply.arguments or ""}]
+    usage = {"input_tokens": 10, "output_tokens": 10}
+    message = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": content, "usage": usage}
+    return json.dumps({**message, "stop_reason": "end_turn", "stop_sequence": None}).encode()
+
+
+def elements_of(body: bytes, key: str) -> list[str]:
+    """Return the elements of a list in a request, each in the very characters that were sent."""
+    text, decoder = body.decode(), json.JSONDecoder()
+    at = text.index(f'"{key}":[') + len(key) + 4
+    found: list[str] = []
+    while text[at] != "]":
+        end = decoder.raw_decode(text, at)[1]
+        found.append(text[at:end])
+        at = end + (text[end] == ",")
+    return found
 
 
 @contextmanager

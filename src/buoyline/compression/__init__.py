@@ -12,7 +12,15 @@ from buoyline.compression.plan import Plan
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summarizers.callables import CallableSummarizer
 from buoyline.compression.summarizers.model import ModelSummarizer
-from buoyline.compression.summary import Draft, Fact, SourceMessage, Summarizer, Summary, SummaryRequest
+from buoyline.compression.summary import (
+    AgentRequest,
+    Draft,
+    Fact,
+    SourceMessage,
+    Summarizer,
+    Summary,
+    SummaryRequest,
+)
 from buoyline.compression.work_state import (
     AwaitedCall,
     CheckState,
@@ -24,6 +32,7 @@ from buoyline.compression.work_state import (
 )
 
 __all__ = [
+    "AgentRequest",
     "AwaitedCall",
     "CallableSummarizer",
     "CheckState",

@@ -27,6 +27,7 @@ from buoyline.compression.summarizers.answers import cleaned
 from buoyline.compression.summarizers.attempts import shortened
 from buoyline.compression.summarizers.callables import SummaryFunction, summarizer_from
 from buoyline.compression.summary import (
+    AgentRequest,
     BatchReference,
     Draft,
     Fact,
@@ -413,6 +414,7 @@ class Compressor:
         config: ContextConfig | None = None,
         focus: str = "",
         use_model: bool = True,
+        agent: AgentRequest | None = None,
     ) -> Summary:
         """Summarize archived messages and check the summary; `record` stores it.
 
@@ -424,6 +426,7 @@ class Compressor:
             config: Default: the compressor's own.
             focus: What to keep above all, in words.
             use_model: False: use the extractive summarizer even if another was given.
+            agent: The agent's own request; dropped if the workspace redacts, since its messages are as they came.
 
         Returns:
             The summary. All its pointers resolve, and claims that were found nowhere are marked.
@@ -436,16 +439,7 @@ class Compressor:
         lines = await self._lines(span, location)
         frame = frame_tokens(location, settings.summary_template, settings.fields, self._counter)
         request = SummaryRequest(
-            sources=[
-                SourceMessage(
-                    at,
-                    view,
-                    location.pointer(at - span.first),
-                    excerpts_of(view, span.stubs),
-                    tuple(shown),
-                )
-                for at, (view, shown) in enumerate(zip(views, lines, strict=True), span.first)
-            ],
+            sources=_sources(span, location, views, lines),
             previous=previous,
             max_tokens=max(max_tokens - frame, 0),
             counter=self._counter,
@@ -453,6 +447,7 @@ class Compressor:
             focus=focus,
             prompt=settings.compression_prompt,
             schema=settings.summary_schema,
+            agent=agent if redactor is None else None,
         )
         request = await with_whole_results(request, self._abilities.streams, span.session_id, span.stubs)
 
@@ -594,6 +589,15 @@ class Compressor:
         if doubtful and self._abilities.archive is not None:
             doubtful = tuple(await self._abilities.archive.missing(session_id, doubtful))
         return doubtful
+
+
+def _sources(
+    span: MessageRange, location: ArchiveLocation, views: Sequence[Message], lines: Sequence[Sequence[str]]
+) -> list[SourceMessage]:
+    return [
+        SourceMessage(at, view, location.pointer(at - span.first), excerpts_of(view, span.stubs), tuple(shown))
+        for at, (view, shown) in enumerate(zip(views, lines, strict=True), span.first)
+    ]
 
 
 def _ignore(_: object) -> None:

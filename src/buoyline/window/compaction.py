@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from buoyline.compression import Compressor, ContextConfig, Summary
 from buoyline.compression.compressor import MessageRange
 from buoyline.compression.plan import Plan, legal_cut_before, plan
+from buoyline.compression.summary import AgentRequest
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import SummaryError
 from buoyline.management.context import ContextView
 from buoyline.management.rules import LegalCuts, closed
 from buoyline.management.summaries import reference_line
+from buoyline.messages.jsonl import is_object
 from buoyline.messages.registry import dialect_named
 from buoyline.window.context import Context
 from buoyline.window.events import ContextCompressed, MessagesArchived
@@ -109,6 +111,7 @@ class Compaction:
         preserves_words: As context-management documents require: the user's newest words are reinserted, and so are all
             messages that belong to a pin.
         requires_model: Without a summary by the model, there is no compaction.
+        model: Name of the agent's model; empty if it is not known.
         unshown: A summary that is in the log, and perhaps not in the window on disk.
     """
 
@@ -129,6 +132,7 @@ class Compaction:
         self.dialect = dialect
         self.preserves_words = False
         self.requires_model = requires_model
+        self.model = ""
         self.unshown: tuple[Summary, Eviction | None] | None = None
 
     @property
@@ -253,10 +257,27 @@ class Compaction:
             config=settings,
             focus=focus,
             use_model=use_model,
+            agent=self._agent_request(state, extent),
         )
         if summary.fell_back and self.requires_model:
             raise SummaryError(summary.draft.summarizer, f"{summary.fell_back}; the context is as it was")
         return Ready(summary, time.perf_counter() - began)
+
+    def _agent_request(self, state: State, extent: MessageRange) -> AgentRequest | None:
+        """Return the agent's requests up to the end of *extent*; None if the messages are of several dialects."""
+        budget, leading = self.context.budget, state.leading
+        entries = [*leading, *state.messages[: len(extent.messages)]]
+        dialects = {entry.dialect for entry in entries if not _is_plain(entry)} or {entries[-1].dialect}
+        if len(dialects) != 1 or state.messages.first != extent.first:
+            return None
+        return AgentRequest(
+            self.model,
+            dialects.pop(),
+            budget.system,
+            budget.tools,
+            [*(entry.native for entry in leading), *extent.messages],
+            budget.fixed_tokens + state.leading_tokens + extent.tokens,
+        )
 
     async def archived(self, extent: MessageRange) -> ArchiveLocation:
         """Archive *extent*, emit the event, and return the location; the context stays as it is.
@@ -355,3 +376,9 @@ class Compaction:
         dialect = self.context.state.messages[cut - 1].dialect
         native = dialect_named(dialect).user_message(text)
         return entry_of(native, -1, self.context.budget.counter, dialect=dialect)
+
+
+def _is_plain(entry: Entry) -> bool:
+    """Return whether a message has the same form in OpenAI's and Anthropic's dialect."""
+    native = entry.native
+    return is_object(native) and set(native) == {"role", "content"} and isinstance(native["content"], str)

@@ -24,13 +24,18 @@ from buoyline.compression.summarizers.attempts import (
     shortened,
     total,
 )
-from buoyline.compression.summarizers.prompts import Prompt, prompt_for, schema_of
-from buoyline.compression.summary import Draft, Summarizer, SummaryRequest, require_draft
+from buoyline.compression.summarizers.prompts import Prompt, agent_prompt_for, prompt_for, schema_of
+from buoyline.compression.summary import AgentRequest, Draft, Summarizer, SummaryRequest, require_draft
 from buoyline.errors import ConfigError, SummaryError
 
 logger = logging.getLogger(__name__)
 
 _SHOWN_ANSWER_TOKENS: Final = 2_000
+
+_OF_FORM: Final = frozenset(
+    {FailureKind.EMPTY, FailureKind.MALFORMED, FailureKind.OVERFLOW, FailureKind.REFUSED, FailureKind.REJECTED}
+)
+"""Failures that may come from the form of the agent's request: a model may call a tool in place of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +60,14 @@ class Question:
         remarks: On the answers so far; they follow the prompt.
         schema: JSON Schema of the answer.
         is_plain: The prompt spells the schema: the answer is text, and the provider need not know the schema.
+        agent: The agent's request, which the prompt follows; None: the prompt holds the messages.
     """
 
     prompt: Prompt
     remarks: Sequence[Remark]
     schema: Mapping[str, object]
     is_plain: bool
+    agent: AgentRequest | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,7 @@ class ModelExchange:
         max_tokens: Of the request itself, remarks included.
         answer_tokens: Of the answer; its first value is the limit for all answers.
         is_plain: See `Question`.
+        agent: See `Question`. If the model cannot answer such a request, the next one holds the messages instead.
     """
 
     name: str
@@ -110,6 +118,7 @@ class ModelExchange:
     max_tokens: int
     answer_tokens: int
     is_plain: bool = False
+    agent: AgentRequest | None = None
     _limit: int = field(init=False)
     _remarks: list[Remark] = field(default_factory=list[Remark])
     _too_long: dict[str, str] | None = None
@@ -145,6 +154,10 @@ class ModelExchange:
             raise
 
     def _question(self) -> Question:
+        schema, remarks = schema_of(self.request), tuple(self._remarks)
+        if self.agent is not None:
+            prompt = agent_prompt_for(self.request, answer_tokens=self.answer_tokens)
+            return Question(prompt=prompt, remarks=remarks, schema=schema, is_plain=True, agent=self.agent)
         count = self.request.counter.count
         said = sum(count(remark.answer) + count(remark.words) for remark in self._remarks)
         prompt = prompt_for(
@@ -153,8 +166,7 @@ class ModelExchange:
             answer_tokens=self.answer_tokens,
             spell_schema=self.is_plain,
         )
-        schema = schema_of(self.request)
-        return Question(prompt=prompt, remarks=tuple(self._remarks), schema=schema, is_plain=self.is_plain)
+        return Question(prompt=prompt, remarks=remarks, schema=schema, is_plain=self.is_plain)
 
     def _fields(self, reply: Reply) -> dict[str, str]:
         """Return the fields of a usable answer."""
@@ -178,6 +190,10 @@ class ModelExchange:
 
     def _change(self, failure: Failure) -> None:
         """Change the next request by the failure of this one."""
+        if self.agent is not None and failure.kind in _OF_FORM:
+            logger.info("summary by %s: %s; asked again without the agent's request", self.name, failure)
+            self.agent = None
+            return
         match failure.kind:
             case FailureKind.OVERFLOW:
                 self.max_tokens = int(self.max_tokens * OVERFLOW_SHRINK)

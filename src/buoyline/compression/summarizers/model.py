@@ -1,13 +1,19 @@
 """`ModelSummarizer`: a model writes the summary; it is asked again within bounds, and its answer is checked."""
 
+import asyncio
+import logging
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from buoyline.compression.citations import with_found_citations
 from buoyline.compression.summarizers.attempts import Retries
 from buoyline.compression.summarizers.callables import ModelExchange, Question, Reply
-from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
+from buoyline.compression.summarizers.prompts import MARGIN, agent_prompt_for
+from buoyline.compression.summary import AgentRequest, Draft, Summarizer, SummaryRequest
 from buoyline.errors import ConfigError, NotFoundError
+from buoyline.messages.jsonl import is_object
 from buoyline.tokens.models import context_size as known_context_size
 from buoyline.tokens.models import max_output
 
@@ -15,6 +21,8 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
     from buoyline.compression.summarizers.provider import OutputMode
+
+logger = logging.getLogger(__name__)
 
 UNKNOWN_CONTEXT_SIZE: Final = 32_000
 """For an unknown model; nearly all have as much today. A model with less refuses, and is asked with less."""
@@ -51,6 +59,7 @@ class ModelSummarizer:
         timeout_s: float = 120.0,
         first_wait_s: float = 1.0,
         max_wait_s: float = 30.0,
+        share_cache: bool | None = None,
     ) -> None:
         """Name the model and the bounds of its requests.
 
@@ -68,6 +77,9 @@ class ModelSummarizer:
             timeout_s: See `Retries`.
             first_wait_s: See `Retries`.
             max_wait_s: See `Retries`.
+            share_cache: Begin the request like the agent's own ones, with its system prompt, tools and messages, so
+                that the provider's cache reads it. Default: if it is the window's model (`ContextWindow(model=...)`).
+                docs/summaries.md says when this is possible.
 
         Raises:
             ConfigError: pydantic-ai or the provider's package is not installed, the model does not exist, or a value
@@ -88,6 +100,8 @@ class ModelSummarizer:
         self.name: str = model if isinstance(model, str) else str(found.model_id)
         self.context_size: int = context_size or _size_of(found)
         self._max_output = _max_output(found)
+        self._model_name = found.model_name
+        self._share_cache = share_cache
 
     def _model(self) -> "Model":
         """Return the model. A named one is built for each summary, since a client belongs to one event loop."""
@@ -108,7 +122,7 @@ class ModelSummarizer:
         output = min(2 * answer_tokens + REASONING_TOKENS, int(self.context_size * MAX_OUTPUT_SHARE))
         output = max(min(output, self._max_output or output), 1)
         async with self._model() as model:
-            return await ModelExchange(
+            exchange = ModelExchange(
                 name=self.name,
                 request=request,
                 send=partial(self._send, model, output),
@@ -116,12 +130,43 @@ class ModelSummarizer:
                 max_tokens=self.context_size - output,
                 answer_tokens=answer_tokens,
                 is_plain=self._output == "text",
-            ).draft()
+                agent=self._agent_of(request, model, answer_tokens, self.context_size - output),
+            )
+            draft = await exchange.draft()
+        if exchange.agent is None:
+            return draft
+        return await asyncio.to_thread(with_found_citations, draft, request, answer_tokens)
+
+    def _agent_of(
+        self, request: SummaryRequest, model: "Model", answer_tokens: int, max_tokens: int
+    ) -> AgentRequest | None:
+        """Return the agent's request if ours is to begin with it, and can."""
+        agent = request.agent
+        is_wanted = agent is not None and (
+            _plain_name(agent.model) == _plain_name(self._model_name)
+            if self._share_cache is None
+            else self._share_cache
+        )
+        if agent is None or not is_wanted:
+            return None
+        prompt = agent_prompt_for(request, answer_tokens=answer_tokens)
+        tokens = agent.tokens + request.counter.count(prompt.user)
+        is_native = _provider().dialect_of(model) == agent.dialect and all(map(is_object, agent.messages))
+        if not is_native or tokens > max_tokens * MARGIN:
+            reason = "has another form" if not is_native else f"takes {tokens:,} of {max_tokens:,} tokens"
+            logger.info("summary by %s: the agent's request %s; the transcript is sent", self.name, reason)
+            return None
+        return agent
 
     async def _send(self, model: "Model", output_tokens: int, question: Question) -> Reply:
         settings = {"max_tokens": output_tokens, "timeout": self._retries.timeout_s, **self._settings}
         reply: Reply = await _provider().ask(model, question, mode=self._output, settings=settings)
         return reply
+
+
+def _plain_name(name: str) -> str:
+    """Return the name of a model without its provider."""
+    return re.split(r"[:/]", name)[-1]
 
 
 def _source_tokens(request: SummaryRequest) -> int:
