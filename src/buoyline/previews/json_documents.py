@@ -14,17 +14,20 @@ from itertools import accumulate, chain, islice
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 from buoyline.previews.digest import Digest, Finding, fact
-from buoyline.previews.outliers import CONTAINER, ColumnValue, column_outliers
+from buoyline.previews.outliers import CONTAINER, ColumnValue, column_outliers, doubt_in
 from buoyline.previews.source import CONTINUED, visible
 
 # The parser of the standard library holds the interpreter for a whole document, which stops an event loop in another
-# thread. So this module walks the outermost one or two levels, and parses what they hold.
+# thread: 8 ms for a megabyte. So of a larger one, this module walks the outermost one or two levels, and parses what
+# they hold.
 
 ValuePath: TypeAlias = tuple[str | int, ...]
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 # In a readable view, a string may contain a line break.
-_SCAN: Final[Any] = json.JSONDecoder(strict=False).scan_once  # type: ignore[attr-defined]
+_DECODER: Final = json.JSONDecoder(strict=False)
+_SCAN: Final[Any] = _DECODER.scan_once  # type: ignore[attr-defined]
+_PARSED_AT_ONCE = 1 << 20
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
@@ -51,6 +54,8 @@ def load_json(document: str, *, is_whole: bool = True) -> Any:
         ValueError: A number has thousands of digits.
         RecursionError: The nesting is too deep.
     """
+    if is_whole and len(document) <= _PARSED_AT_ONCE:
+        return _DECODER.decode(document)
     start = _skipped(document, 0)
     value, end = _loaded(document, start, 2 if document[start : start + 1] == "{" else 1, is_whole=is_whole)
     if is_whole and (rest := _skipped(document, end)) < len(document):
@@ -131,17 +136,10 @@ def _members(
     while sign == ",":
         key_at = position
         named: str | int = index
-        if closing == "}":
-            try:
-                named, position = _key(document, position)
-            except json.JSONDecodeError:
-                if is_opened:
-                    return
-                raise
         try:
-            value, end = (
-                _loaded(document, position, levels, is_whole=is_whole) if levels else _scanned(document, position)
-            )
+            if closing == "}":
+                named, position = _key(document, position)
+            value, end = _loaded(document, position, levels, is_whole=is_whole)
         except json.JSONDecodeError:
             if not is_opened:
                 raise
@@ -189,11 +187,12 @@ _MAP_KEYS = 16
 _SHOWN_KEYS = 12
 _SHOWN_CHARS = 40
 _MOST = 0.9
-_SURE = 50
-_DOUBT = 16.0
 _MOST_OWN_KEYS = 8
 _MOST_PER_RECORD = 2
 _CONTINUED = f"\n{CONTINUED}"
+_NAMES: Final[dict[type, str]] = {
+    dict: "objects", list: "arrays", bool: "booleans", type(None): "nulls", str: "texts",
+}  # fmt: skip
 
 
 class _Column:
@@ -229,26 +228,23 @@ class _Column:
 
     def children(self) -> Iterator["_Column"]:
         """Yield the columns of the members of these values."""
-        maps, fields, arrays = list[int](), list[int](), list[int]()
         if not {dict, list} & set(map(type, self.values)):
             return
+        fields = list[int]()
+        # Three lists and no pairs, which the garbage collector would visit.
+        values, owners, keys = list[Any](), list[int](), list[str | int]()
         for place, value in enumerate(self.values):
-            if is_object(value):
-                (maps if _is_map(value) else fields).append(place)
-            elif is_array(value):
-                arrays.append(place)
-        members = list[tuple[int, list[tuple[str | int, Any]]]]()
-        members += [(place, list(self.values[place].items())) for place in maps]
-        for place in arrays:
-            elements: list[Any] = self.values[place]
-            members.append((place, [(index, value) for index, value in enumerate(elements)]))
-        if members:
-            yield _Column(
-                [value for _, pairs in members for _, value in pairs],
-                self,
-                [place for place, pairs in members for _ in pairs],
-                keys=[key for _, pairs in members for key, _ in pairs],
-            )
+            if is_array(value):
+                values += value
+                keys += range(len(value))
+            elif is_object(value) and _is_map(value):
+                values += value.values()
+                keys += value
+            elif is_object(value):
+                fields.append(place)
+            owners += [place] * (len(values) - len(owners))
+        if values:
+            yield _Column(values, self, owners, keys=keys)
         counts = Counter(chain.from_iterable(self.values[place] for place in fields))
         for key, count in counts.most_common(_MAX_KEYS):
             owners = fields if count == len(fields) else [place for place in fields if key in self.values[place]]
@@ -379,8 +375,7 @@ def _odd_keys(column: _Column, places: Sequence[int]) -> Iterator[OddValue]:
         for place, keys in zip(places, members, strict=True)
         if not missed <= keys.keys() or not own.isdisjoint(keys)
     ]
-    doubt = _DOUBT * max(0.0, 1 - len(members) / _SURE)
-    weight = (93.0 if len(odd) <= _MOST_PER_RECORD + 1 else 84.0 - len(odd)) - doubt
+    weight = (93.0 if len(odd) <= _MOST_PER_RECORD + 1 else 84.0 - len(odd)) - doubt_in(len(members))
     for place, keys in odd:
         has, lacks = [key for key in keys if key in own], sorted(missed.difference(keys))
         reasons = [f"only {counts[has[0]]} of {len(members):,} with {_listed(has)}"] if has else []
@@ -396,8 +391,8 @@ def _word(key: str) -> str:
     return visible(key[:_SHOWN_CHARS]).replace("\n", "\\n")
 
 
-def _elements(array: Sequence[Any]) -> str:
-    kinds = Counter(_named(value) for value in array[:_MAX_VALUES])
+def _elements(array: Sequence[object]) -> str:
+    kinds = Counter(_NAMES.get(type(value), "numbers") for value in array[:_MAX_VALUES])
     kind, count = kinds.most_common(1)[0]
     if len(kinds) > 1:
         return "values: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common(4))
@@ -407,24 +402,10 @@ def _elements(array: Sequence[Any]) -> str:
     return kind if count > 1 else kind.removesuffix("s")
 
 
-def _named(value: object) -> str:
-    if is_object(value):
-        return "objects"
-    if is_array(value):
-        return "arrays"
-    if isinstance(value, bool):
-        return "booleans"
-    if value is None:
-        return "nulls"
-    return "texts" if isinstance(value, str) else "numbers"
-
-
 def _scalar(value: object) -> str:
-    if isinstance(value, str):
-        return (
-            json.dumps(visible(value), ensure_ascii=False) if len(value) <= _SHOWN_CHARS else f"text of {len(value):,}"
-        )
-    return json.dumps(value) if isinstance(value, (bool, float)) or value is None else str(value)[:_SHOWN_CHARS]
+    if not isinstance(value, str):
+        return json.dumps(value)[:_SHOWN_CHARS]
+    return json.dumps(visible(value), ensure_ascii=False) if len(value) <= _SHOWN_CHARS else f"text of {len(value):,}"
 
 
 _RECORD_CHARS = 160
@@ -641,8 +622,8 @@ class _JoinedView:
         """Join the wrapped lines of *view*; other texts hardly change."""
         parts = view.split(_CONTINUED)
         self.text = view if len(parts) == 1 else "".join(parts)
-        self._view = view
         self._ends = list(accumulate(map(len, parts)))
+        self._starts = list(accumulate((len(line) + 1 for line in view.split("\n")), initial=0))
 
     def offset(self, offset: int) -> int:
         """Return the offset in the view of a character of the document."""
@@ -651,7 +632,8 @@ class _JoinedView:
     def line_and_column(self, offset: int) -> tuple[int, int]:
         """Return the line number and the column in the view of a character of the document."""
         offset = self.offset(offset)
-        return self._view.count("\n", 0, offset) + 1, offset - self._view.rfind("\n", 0, offset) - 1
+        number = bisect_right(self._starts, offset)
+        return number, offset - self._starts[number - 1]
 
 
 def records_digest(lines: Sequence[str]) -> Digest | None:

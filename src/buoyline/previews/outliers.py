@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from math import fsum, isfinite
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -237,7 +237,6 @@ _MOST = 0.97
 _PREFIX_CHARS = 6
 _FAR = 10.0
 
-# One odd value among eight is often chance, among fifty hardly ever.
 _SURE = 50
 _DOUBT = 16.0
 
@@ -274,9 +273,14 @@ def column_outliers(values: Sequence[ColumnValue]) -> list[Outlier]:
         found = number_outliers(cast("Sequence[float]", values))
     else:
         found = list(_mixed_outliers(values))
-    doubt = _DOUBT * max(0.0, 1 - len(values) / _SURE)
+    doubt = doubt_in(len(values))
     found = [Outlier(outlier.place, outlier.weight - doubt, outlier.reason) for outlier in found]
     return sorted(found, key=lambda outlier: (-outlier.weight, outlier.place))
+
+
+def doubt_in(count: int) -> float:
+    """Return by how much less an outlier among *count* values weighs: one among eight is often chance."""
+    return _DOUBT * max(0.0, 1 - count / _SURE)
 
 
 def _mixed_outliers(values: Sequence[ColumnValue]) -> Iterator[Outlier]:
@@ -308,7 +312,7 @@ def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
     distinct = set(numbers)
     if len(distinct) > _MAX_SORTED:
         distinct = set(numbers[:: len(numbers) // _MAX_SORTED + 1]) | {min(numbers), max(numbers)}
-    values = sorted(value for value in distinct if isfinite(value))
+    values = sorted(filter(isfinite, distinct))
     if len(values) < 2:  # noqa: PLR2004 - all are equal
         return []
     few = values if len(values) <= 2 * _MOST_PER_COLUMN + 4 else [*values[:5], *values[-5:]]
@@ -322,7 +326,9 @@ def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
     span = f"others {_number(rising[low])} to {_number(falling[high])}"
     most = _FAR * _FAR * max(abs(rising[low]), abs(falling[high]), 1)
     weights = {number: 96.0 if abs(number) > most else 92.0 for number in apart}
-    found = [Outlier(index, weights[number], span) for index, number in enumerate(numbers) if number in apart]
+    found = [
+        Outlier(at, weights[number], span) for at, number in enumerate(numbers if apart else ()) if number in apart
+    ]
     if not found and rising[0] < 0 <= rising[1] and len(numbers) >= 2 * _LEAST:
         found.append(Outlier(numbers.index(rising[0]), 82.0, f"others {_number(rising[1])} to {_number(falling[0])}"))
     return found or _out_of_sequence(numbers)
@@ -333,7 +339,7 @@ def text_outliers(texts: Sequence[str]) -> list[Outlier]:
     counts = Counter(texts)
     found = _odd_values(texts, counts) or _odd_beginnings(texts, counts)
     if not found and len(counts) <= _MAX_SHAPED:
-        shapes = {text: shape(text) for text in counts}
+        shapes = _shapes(list(counts))
         found = _odd_numbers(texts, counts, shapes) or _odd_shapes(texts, counts, shapes)
     if not found:
         longest = max(counts, key=len)
@@ -344,17 +350,13 @@ def text_outliers(texts: Sequence[str]) -> list[Outlier]:
     return found
 
 
-def shape(text: str) -> str:
-    """Return the form of *text*: words become ``a``, numbers become ``0``.
-
-    >>> shape("user-17 at 10.0.0.1")
-    'a-0 a 0.0.0.0'
-    """
-    signs = text[:_SHAPED_CHARS].translate(_SIGNS_OF)
-    for sign in ("aa", "00"):
-        while sign in signs:
-            signs = signs.replace(sign, sign[0])
-    return signs
+def _shapes(texts: Sequence[str]) -> dict[str, str]:
+    """Return the form of each text, such as ``a-0 a 0.0.0.0`` of "user-17 at 10.0.0.1"."""
+    signs = "\n".join([text[:_SHAPED_CHARS].replace("\n", " ") for text in texts]).translate(_SIGNS_OF)
+    for sign in ("a", "0"):
+        while 2 * sign in signs:
+            signs = signs.replace(2 * sign, sign)
+    return dict(zip(texts, signs.split("\n"), strict=True))
 
 
 def _odd_kinds(kinds: Sequence[str], counts: Counter[str], main: str) -> Iterator[Outlier]:
@@ -382,7 +384,8 @@ def _separate_count(extremes: Sequence[float], other_end: float, total: int) -> 
 
 
 def _out_of_sequence(numbers: Sequence[float]) -> list[Outlier]:
-    falls = [place for place, (before, after) in enumerate(pairwise(numbers), 1) if after < before]
+    fallen = (place for place, (before, after) in enumerate(pairwise(numbers), 1) if after < before)
+    falls = list(islice(fallen, 3))
     if len(numbers) < 5 * _LEAST or not falls or len(falls) > 2:  # noqa: PLR2004 - one value out of sequence makes two falls at most
         return []
     # A fall follows a number that is too large, a rise one that is too small: the outlier is the one without which all

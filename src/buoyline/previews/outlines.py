@@ -91,8 +91,8 @@ _VERDICT_LINE = LinearPattern(
 )
 _HEADING = re.compile(r"(#{1,6}) {1,3}(\S.{0,200})")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
+_MARKS = frozenset("# `~")
 _PROSE = re.compile(r"#{2,6} \S|\s{0,8}[-*+] \S|\s{0,8}\d{1,3}[.)] \S|```|\||> |.{0,200}(?:\*\*|\]\(|`)")
-_UNDERLINE = re.compile(r"(?:={3,}|-{3,})\s{0,4}$")
 
 _SECTION = re.compile(r"\s{0,8}\[{1,2}([^\[\]=]{1,200})\]{1,2}\s{0,8}(?:[#;].{0,200})?$")
 _SETTING = re.compile(r"\s{0,8}[\w.\"'/-]{1,200}\s{0,8}[=:]|\s{0,40}[#;]|\s{1,40}\S|[\]})]")
@@ -137,9 +137,11 @@ def _markdown_headings(texts: Sequence[str]) -> list[Heading]:
     found: list[Heading] = []
     is_code = False
     for number, line in enumerate(texts, 1):
+        if line[:1] not in _MARKS:
+            continue
         if _FENCE.match(line):
             is_code = not is_code
-        elif not is_code and line.startswith("#") and (heading := _HEADING.match(line)) and len(found) < _MAX_HEADINGS:
+        elif not is_code and (heading := _HEADING.match(line)) and len(found) < _MAX_HEADINGS:
             found.append((number, _shown(f"{heading[1]} {heading[2]}"), len(heading[1]) - 1))
     return found
 
@@ -496,7 +498,8 @@ def _definition(language: Language, number: int, groups: Sequence[str]) -> Defin
     before, words = groups[0], [group for group in groups[1:] if group]
     if not words or words[-1] in _LOCAL:
         return None
-    depth = len(before.expandtabs(4)) - len(before.expandtabs(4).lstrip())
+    indented = before.expandtabs(4)
+    depth = len(indented) - len(indented.lstrip())
     word = words[0] if len(words) > 1 else ""
     is_visible = (
         not language.visible or any(mark in before.split() for mark in language.visible) or words[0] in _DECLARATORS

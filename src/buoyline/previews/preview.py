@@ -314,15 +314,16 @@ KIND_READERS: Final[Sequence[DigestReader]] = (
 
 def text_digest(survey: Survey) -> Digest:
     """Return the digest of a surveyed text."""
-    lines = without_colors(survey.held.split("\n"))
-    if not survey.is_whole and len(lines) > 1:
-        lines = lines[:-1]  # it may be cut
     errors = Digest(findings=tuple(survey.error_lines()))
     document = document_digest(survey.held, is_whole=survey.is_whole)
     if document is not None and document.facts:
         # A long text within a document is quoted.
-        quoted = frozenset(number for number, line in enumerate(lines, 1) if line.startswith(CONTINUED))
+        wrapped = survey.held.split("\n") if f"\n{CONTINUED}" in survey.held else []
+        quoted = frozenset(number for number, line in enumerate(wrapped, 1) if line.startswith(CONTINUED))
         return document + _quieter(errors, quoted)
+    lines = without_colors(survey.held.split("\n"))
+    if not survey.is_whole and len(lines) > 1:
+        lines = lines[:-1]  # it may be cut
     if not survey.is_binary:
         errors += failure_digest(lines) + (trace_digest(lines) or Digest())
     records = _first(RECORD_READERS, lines)

@@ -119,12 +119,7 @@ _JUDGED: Final = (
     # A word alone says less than other lines.
     (_BARE, r"^\W*(?:FAIL|FAILED|PASS|ok|error|Error|ERROR)\W*$"),
     # Denials such as "0 errors" are removed before a line is judged: the rest of it may report an error.
-    (_NONE, r"(?i)\b(?:0|no|without|zero)\s+(?:\w+\s)?(?:errors?|failed|failures?|warnings?)\b"),
-    (
-        _NONE,
-        r"(?i)\b(?:errors?|failures?|failed|exceptions?|warnings?)[\"']?\s*[:=]\s*[\"'(\[{]?(?:0\b|null|none|nil|false)",
-    ),
-    (_NONE, r"(?i)\b(?:errors?|failures?|failed|exceptions?|warnings?)[\"']?\s*[:=]\s*[\"'(\[{]?[\"'\]}]"),
+    (_NONE, _NO_ERRORS),
 )
 _DENIAL: Final = re.compile(_NO_ERRORS)
 _GUTTERS: Final = re.compile(

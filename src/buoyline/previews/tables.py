@@ -71,19 +71,19 @@ def _delimiter_of(sample: Sequence[str]) -> str | None:
     return None if is_log else best
 
 
-def _rows(lines: Sequence[str], delimiter: str) -> tuple[list[int], list[list[str]]]:
+def _rows(lines: Sequence[str], delimiter: str) -> tuple[list[int], list[tuple[str, ...]]]:
     """Return the first line numbers and the fields of the rows that are not empty."""
     csv.field_size_limit(_MAX_FIELD_CHARS)
     has_nul = any("\0" in line for line in lines)
     reader = csv.reader([line.replace("\0", "") for line in lines] if has_nul else lines, delimiter=delimiter)
-    # Two lists and no pairs: twice the objects would set off the garbage collector, which stops an event loop.
-    numbers, rows, first, cells = list[int](), list[list[str]](), 1, 0
+    # Two lists and no pairs, and tuples of texts: the garbage collector, which stops an event loop, skips those.
+    numbers, rows, first, cells = list[int](), list[tuple[str, ...]](), 1, 0
     while cells < _MAX_CELLS:
         try:
             for row in reader:
                 if any(row):
                     numbers.append(first)
-                    rows.append(row)
+                    rows.append(tuple(row))
                     cells += len(row)
                 first = reader.line_num + 1
                 if cells >= _MAX_CELLS:
@@ -95,7 +95,7 @@ def _rows(lines: Sequence[str], delimiter: str) -> tuple[list[int], list[list[st
     return numbers, rows
 
 
-def _is_header(rows: Sequence[list[str]]) -> bool:
+def _is_header(rows: Sequence[Sequence[str]]) -> bool:
     """Check for a header: a first row without numbers, above numbers or with words that no other row has."""
     first = rows[0]
     if any(isinstance(_value(cell), float) for cell in first) or len(set(first)) < len(first):
@@ -113,7 +113,7 @@ def _ragged(rows: Iterable[tuple[int, int]], width: int) -> Iterator[Finding]:
         yield Finding(number, weight, note=f"{fields} fields, others {width}")
 
 
-def _odd_cells(numbers: Sequence[int], rows: Sequence[list[str]], names: Sequence[str]) -> Iterator[Finding]:
+def _odd_cells(numbers: Sequence[int], rows: Sequence[Sequence[str]], names: Sequence[str]) -> Iterator[Finding]:
     for name, cells in zip(names, zip(*rows, strict=True), strict=False):
         for outlier in column_outliers(_column(cells)):
             number, row = numbers[outlier.place], rows[outlier.place]
