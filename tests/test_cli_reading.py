@@ -26,7 +26,7 @@ from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
 
 LONG_S = 60
-READING = ("sessions", "show", "summaries", "read", "grep", "search", "glob", "retrieve")
+READING = ("sessions", "show", "summaries", "state", "read", "grep", "search", "glob", "retrieve")
 SUMMARY = {
     "messages": [0, 20],
     "summarizer": "extractive",

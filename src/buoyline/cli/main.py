@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "sessions": ("sessions", "List the sessions of a workspace."),
         "show": ("show", "Show the messages, files and last summary of SESSION."),
         "summaries": ("show", "List the summaries of SESSION, or print one."),
+        "state": ("state", "Show where the work of SESSION is: files, checks, plan and more."),
         "diff": ("diff", "Show what the model saw before and after compression N."),
         "convert": ("convert", "Print the messages of SESSION in another dialect, one a line."),
         "read": ("lookups", "Print lines of a file, with their numbers."),
