@@ -688,7 +688,7 @@ class TestSavedState:
         assert len(others) == 2
         assert others[0][0] == 0
         assert others[0][1] < first[1] == others[1][0]
-        assert "Chart every depth." in str(summaries(workspace)[-1]["text"])
+        assert str(summaries(workspace)[-1]["text"]).startswith("[Summary of messages 0-")
         assert_sound(workspace)
 
     async def test_a_summary_of_agentscopes_own_is_archived_before_it_is_replaced(self, tmp_path: Path) -> None:

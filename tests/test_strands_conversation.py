@@ -1113,7 +1113,7 @@ async def test_a_summary_cites_the_files_of_results_that_the_plugin_has_offloade
         return "\n".join([*lines, f"ERROR: linker failed in target-{n} with exit code 77", *lines])
 
     workspace = LocalWorkspace(tmp_path / "w")
-    answers = [[call("build", {"n": n}, f"call_{n}")] for n in range(6)]
+    answers = [[call("build", {"n": n}, f"call_{n}")] for n in range(18)]
     manager = SummarizingConversationManager(0.6, 2, workspace=workspace, proactive_compression=True)
     agent = restarted(
         tmp_path,
@@ -1124,7 +1124,7 @@ async def test_a_summary_cites_the_files_of_results_that_the_plugin_has_offloade
         plugins=[WorkspaceOffloader(workspace)],
         config={"context_window_limit": 6_000},
     )
-    await agent.invoke_async("Build all six targets.")
+    await agent.invoke_async("Build all eighteen targets.")
     assert manager.removed_message_count > 0
     session = tmp_path / "w" / "sessions" / "release"
     pointers = list(pointers_in(texts(history(agent))[0]))

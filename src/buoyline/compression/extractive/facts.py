@@ -282,7 +282,7 @@ def preserved(conversation: Conversation) -> Iterator[Fact]:
         for position, sentence in enumerate(sentences(source.message.text)):
             if not conversation.says_something(sentence) or (_is_pasted(source) and not is_rule(sentence)):
                 continue
-            weight = (RULE + is_task) if is_rule(sentence) else REMARK
+            weight = RULE + is_task if is_rule(sentence) or is_task else REMARK
             text = cut(sentence, 2 * limits.line, limits.counter)
             yield conversation.item("context_to_preserve", "constraint", text, source, weight=weight, order=position)
     for occurrence in conversation.occurrences:
