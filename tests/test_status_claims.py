@@ -48,6 +48,7 @@ PASSES = [
     "0 lint errors",
     "The code passes all tests.",
     "The package compiles cleanly.",
+    "It builds successfully.",
     "`pytest -q` passes.",
     "pytest is green.",
     "Type checking is clean.",

@@ -139,7 +139,7 @@ _SPAN: Final = re.compile(r"`([^`\n]{2,200})`")
 _GENERAL: Final = frozenset(
     re.findall(
         r"\w+",
-        "all the our of every full whole entire complete and or now still that which so with both alle die "
+        "all it the our of every full whole entire complete and or now still that which so with both alle die "
         "der das sämtliche gesamte ganze und oder jetzt auch dass mit sind laufen bestehen no zero keine "
         "failing fehlschlagenden ",
     )

@@ -300,7 +300,7 @@ def agent_prompt_for(request: SummaryRequest, *, answer_tokens: int) -> Prompt:
         answer_tokens: Limit of the answer's fields.
     """
     rules = _AGENT_RULES.format(transcript=_transcript(request), asked=_ASKED)
-    wish = _wish(request, answer_tokens, spell_schema=True)
+    wish = _wish(request, answer_tokens, spell_schema=True, record="messages")
     parts = [request.prompt + "\n" + rules, state_block(request, request.max_tokens), wish]
     return Prompt("", "\n\n".join(part for part in parts if part))
 
@@ -316,8 +316,8 @@ def _previous(request: SummaryRequest, max_tokens: int) -> str:
     return fenced("previous-summary", request.counter.head(text, max(max_tokens, 0)))
 
 
-def _wish(request: SummaryRequest, answer_tokens: int, *, spell_schema: bool) -> str:
-    verb = "Summarise the record above" if request.previous is None else "Bring the previous summary up to date"
+def _wish(request: SummaryRequest, answer_tokens: int, *, spell_schema: bool, record: str = "record") -> str:
+    verb = f"Summarise the {record} above" if request.previous is None else "Bring the previous summary up to date"
     lines = [f"{verb}, in the fields {', '.join(request.fields)}; at most {answer_tokens:,} tokens in all."]
     if request.focus:
         lines.append(f"Above all, keep what concerns this: {json.dumps(request.focus, ensure_ascii=False)}")
