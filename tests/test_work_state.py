@@ -724,3 +724,63 @@ def test_unknown_keys_of_a_newer_version_are_ignored() -> None:
     assert work_state_from({"end": 3, "weather": "fine", "plan": []}) == WorkState(end=3)
     with pytest.raises(ValueError, match="outcome"):
         work_state_from({"checks": {"x": {"command": "x", "outcome": "maybe", "line": "", "last": 1, "runs": 1}}})
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | WORDS | st.sampled_from(["completed", "rm a.py; cd b", "#1", "pytest"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = st.sampled_from(
+    [
+        "path",
+        "file_path",
+        "command",
+        "commands",
+        "old_string",
+        "new_string",
+        "content",
+        "todos",
+        "status",
+        "taskId",
+        "subject",
+        "questions",
+        "question",
+        "options",
+        "run_in_background",
+        "prompt",
+        "bash_id",
+    ]
+)
+NAMES = st.sampled_from(
+    ["Edit", "insert", "bash", "TodoWrite", "TaskCreate", "TaskUpdate", "AskUserQuestion", "Task", "x"]
+)
+SAID = st.sampled_from(
+    [
+        LIST,
+        DEMONSTRATION,
+        "A",
+        "```\nls\n```",
+        "Action: x\nAction Input: {",
+        "- [ ] a\n- [x] b",
+        '{"steps": [1, {}]}',
+        "1) ?\n2) ?",
+    ]
+)
+ANY_MESSAGE = st.one_of(
+    st.builds(
+        lambda name, arguments: called("1", name, **arguments), NAMES, st.dictionaries(KEYS, JSON_VALUES, max_size=4)
+    ),
+    st.builds(answered, st.sampled_from(["1", "2"]), WORDS | SAID | st.just("#7 with ID: 7 FAIL")),
+    st.builds(said, st.sampled_from(["user", "assistant", "system"]), WORDS | SAID),
+)
+
+
+@given(st.lists(ANY_MESSAGE, min_size=1, max_size=12), st.lists(ANY_MESSAGE, max_size=6))
+def test_any_messages_have_a_state_that_survives_json(
+    before: list[dict[str, Any]], after: list[dict[str, Any]]
+) -> None:
+    state = work_of(sources_of(before))
+    assert work_state_from(json.loads(json.dumps(state.to_json()))) == state
+    later = work_of(sources_of(after, len(before)), state)
+    assert later.end == len(before) + len(after)
