@@ -166,7 +166,8 @@ class Summarize(Call):
     text: str
 
     async def run(self, workspace: LocalWorkspace) -> None:
-        await workspace.append_summary(SESSION, {"text": self.text})
+        facts = facts_of(self.text) if WITH_FACTS in self.text else {}
+        await workspace.append_summary(SESSION, {"text": self.text, **facts})
 
     async def repeat(self, workspace: LocalWorkspace, seen: Contents) -> None:
         if self.text not in seen.summaries:
@@ -177,6 +178,14 @@ class Summarize(Call):
 
     def after(self, contents: Contents) -> Contents:
         return replace(contents, summaries=(*contents.summaries, self.text))
+
+
+WITH_FACTS = "with facts"
+
+
+def facts_of(text: str) -> dict[str, Any]:
+    """Return the facts of the summary with this text; no other summary has them."""
+    return {"items": [{"text": f"{number} {text}"} for number in range(9)], "work": {"plan": [text]}}
 
 
 @dataclass(frozen=True)
@@ -577,10 +586,19 @@ async def observed(folder: Path) -> Contents:
         messages=tuple(message for _, message in messages),
         results=frozenset(path.read_text("utf-8") for path in results),
         stubs=frozenset(await found_or({}, workspace.load_stubs(SESSION, [STUB]))),
-        summaries=tuple(summary["text"] for summary in await found_or([], workspace.load_summaries(SESSION))),
+        summaries=texts_of(await found_or([], workspace.load_summaries(SESSION))),
         window=None if window is None else tuple(message for _, message in window.messages),
         head=() if window is None else window.head,
     )
+
+
+def texts_of(summaries: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the texts of *summaries*, of which the last two have the facts that they were stored with."""
+    for summary in summaries[-2:]:
+        assert {key: summary[key] for key in ("items", "work") if key in summary} == (
+            facts_of(summary["text"]) if WITH_FACTS in summary["text"] else {}
+        )
+    return tuple(summary["text"] for summary in summaries)
 
 
 async def found_or(default: Any, found: Awaitable[Any]) -> Any:
@@ -631,6 +649,7 @@ NAMES = {
     r"^torn/.*[^/]$|^/data/torn/.*[^/]$": "(torn bytes)",
     r"^tool_result-.*\.view\.txt$": "(view)",
     r"^tool_result-.*\.txt$": "(result)",
+    r"^facts-\d+\.jsonl$": "(facts)",
     r".*\.tmp-.*|.*\(gone\).*": "",
 }
 
@@ -696,6 +715,10 @@ SCENARIOS = {
     "a stub and its message": Scenario((Stub(STUB, Store("c1", TEXT)), Archive((STUBBED,))), (OLD, Store("c1", TEXT))),
     "the first summary": Scenario((Summarize("short " * 150),), (OLD,)),
     "the second summary": Scenario((Summarize("short " * 150),), (OLD, Summarize("first"))),
+    "a summary with facts": Scenario((Summarize(f"{WITH_FACTS} " * 75),), (OLD,)),
+    "a summary that ends the use of older facts": Scenario(
+        (Summarize(f"{WITH_FACTS} " * 75),), (OLD, *(Summarize(f"{number} {WITH_FACTS}") for number in range(3)))
+    ),
     "a window": Scenario((Start(SETTINGS),), (Open(),)),
     "a window of a session that is there": Scenario((Start(SETTINGS),), (Store("c1", TEXT),)),
     "messages of a window": Scenario((Extend((NEXT, *LARGE)),), WINDOW, instead=Extend(OTHERS)),

@@ -105,6 +105,8 @@ SYNCS = {
         "the first summary",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
+    "(facts) < Summaries.add > LocalTree.replace": ("a summary with facts", "a power cut"),
+    "session/ < Summaries.add > LocalTree.replace": ("a summary with facts", "a power cut"),
     "session/ < Summaries.add > Appender.set_aside_behind > Appender._set_aside": (
         "the first summary",
         "a power cut while the next writer recovers from one",

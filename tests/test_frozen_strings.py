@@ -45,12 +45,17 @@ CONFIG = (
     "summary_template summary_schema summary_tokens background_ratio max_images"
 )
 
-SUMMARY = "n messages summarizer fields pointers unverified source_tokens tokens text created_at items"  # a line's keys
+SUMMARY = "n messages summarizer fields pointers unverified source_tokens tokens text created_at"  # a line's keys
 
-ITEM = "field kind text pointer last_seen count weight order also"
+FACTS_FILE = "path bytes sha256"
+
+ITEM = "field kind text pointer last_seen count weight"
+
+ITEM_OPTIONS = {"order", "also", "shown"}
 
 ITEM_KINDS = {
     *("task", "request", "pasted", "report", "changed", "read", "done", "todo", "finding", "closing", "note", "label"),
+    *("record", "edit", "check", "completed", "repository", "created", "deleted", "moved"),
     *("error", "untried", "tackled", "resolved", "pending", "question", "working", "intent", "constraint"),
     *("path", "url", "identifier", "hash", "version", "number"),
 }
@@ -147,7 +152,8 @@ def test_the_settings_of_a_window_have_these_keys(folder: Path) -> None:
 
 def test_summaries_have_these_keys(folder: Path) -> None:
     for summary in summaries(folder):
-        assert list(summary) == SUMMARY.split()
+        assert list(summary) == [*SUMMARY.split(), "facts"]
+        assert list(summary["facts"]) == FACTS_FILE.split()
         assert list(summary["fields"]) == [
             "task_overview",
             "current_state",
@@ -160,17 +166,19 @@ def test_summaries_have_these_keys(folder: Path) -> None:
 
 
 def test_facts_of_summaries_have_these_keys_and_kinds(folder: Path) -> None:
-    items = [item for summary in summaries(folder) for item in summary["items"]]
-    assert {" ".join(key for key in item if key != "shown") for item in items} == {ITEM}
+    head, *items = map(json.loads, max((folder / "sessions/s1").glob("facts-*")).read_text("utf-8").splitlines())
+    assert list(head) == ["n", "work"]
+    assert {" ".join(key for key in item if key not in ITEM_OPTIONS) for item in items} == {ITEM}
     kinds = {item["kind"] for item in items}
     assert kinds <= ITEM_KINDS
-    assert kinds >= {"task", "request", "read", "finding", "label", "path", "identifier"}
+    assert kinds >= {"task", "request", "read", "finding", "path", "identifier"}
 
 
 def test_files_have_these_names(folder: Path) -> None:
     names = {path.name for path in (folder / "sessions/s1").iterdir() if not path.name.startswith("tool_result-")}
     assert names == {
         "context.jsonl",
+        *("facts-2.jsonl", "facts-3.jsonl"),
         "journal.jsonl",
         "session.json",
         "summaries.jsonl",
@@ -314,7 +322,9 @@ def test_replay_takes_these_options_and_reports_by_these_keys(tmp_path: Path) ->
     assert report["session"] == "talk"
     assert set(report["cost"]) >= {"managed", "unmanaged"}
     assert all("amount" in report["cost"][name] for name in ("managed", "unmanaged"))
-    assert [list(summary) for summary in report["compressions"]] == [SUMMARY.split()] * len(report["compressions"])
+    assert [list(summary) for summary in report["compressions"]] == [
+        [*SUMMARY.split(), "items", "last_facts", "last_facts_unsaid"]
+    ] * len(report["compressions"])
     assert len(report["compressions"]) >= 2
     assert set(report["offloaded"][0]) == {"message", "call_id", "tool", "path", "tokens", "stub_tokens"}
     assert (workdir / "retained.jsonl").exists()

@@ -334,6 +334,8 @@ async def test_a_disk_that_is_full_refuses_and_takes_everything_again_when_there
         "result": lambda: workspace.store_result("s", ToolResult("c", "t", (Text("r\n" * 70_000),))),
         "payload": lambda: workspace.archive("s", [picture(b"p" * 140_000)]),
         "summary": lambda: workspace.append_summary("s", {"text": "s" * 140_000}),
+        "facts": lambda: workspace.append_summary("s", {"text": "s", "items": [{"text": "f" * 140_000}]}),
+        "facts and summary": lambda: workspace.append_summary("s", {"text": "s" * 140_000, "items": [{"text": "f"}]}),
     }
     before = sorted(path.relative_to(small_disk) for path in small_disk.rglob("*"))
     for call in calls.values():

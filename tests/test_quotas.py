@@ -80,6 +80,7 @@ WRITES: dict[str, Write] = {
     "stream with long lines": lambda w: w.store_stream("s", "streamed", ["word " * 500]),
     "further stream": lambda w: w.store_stream("s", "c", [LONG, "."]),
     "summary": lambda w: w.append_summary("s", {"text": LONG}),
+    "summary with facts": lambda w: w.append_summary("s", {"text": LONG, "items": [{"text": LONG}] * 9, "work": {}}),
     "window": lambda w: w.extend_window("s", [said(LONG)], [1, 2]),
     "new window": lambda w: w.replace_window("s", [said(LONG)], ["summary"], 1, [0]),
     "picture in a window": lambda w: w.extend_window("s", [image(b"p" * 5_000)], []),

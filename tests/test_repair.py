@@ -115,6 +115,10 @@ def result(workdir: Path) -> Path:
     return min(path for path in (workdir / S1).glob("tool_result-*") if ".view." not in path.name)
 
 
+def facts(workdir: Path) -> Path:
+    return max((workdir / S1).glob("facts-*.jsonl"))
+
+
 def view(workdir: Path) -> Path:
     return min((workdir / S1).glob("*.view.txt"))
 
@@ -127,7 +131,7 @@ def test_a_sound_workspace_is_left_alone(workdir: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [Path.unlink, flip, halve, empty])
-@pytest.mark.parametrize("which", [lambda _: BLOB, result, lambda _: S1 / "summaries.jsonl"])
+@pytest.mark.parametrize("which", [lambda _: BLOB, result, lambda _: S1 / "summaries.jsonl", facts])
 def test_what_the_copy_has_is_restored(
     made: Path, workdir: Path, how: Callable[[Path], None], which: Callable[[Path], Path]
 ) -> None:

@@ -143,7 +143,7 @@ async def test_after_an_overflow_a_summary_takes_no_more_than_the_refused_contex
     assert newest in await window.prepare()
 
 
-def test_only_an_item_that_is_not_shown_says_so_on_disk(tmp_path: Path) -> None:
+def test_only_a_fact_that_is_not_shown_says_so_on_disk(tmp_path: Path) -> None:
     recording, workdir = tmp_path / "run.jsonl", tmp_path / "w"
     messages = [*work(80), paste(int(0.996 * SIZE)), *turn(300)]
     recording.write_text("\n".join(map(json.dumps, messages)), encoding="utf-8")
@@ -151,12 +151,15 @@ def test_only_an_item_that_is_not_shown_says_so_on_disk(tmp_path: Path) -> None:
     found = CliRunner().invoke(main, ["replay", str(recording), *options, "--json"], catch_exceptions=False)
     report = json.loads(found.stdout)
 
-    lines = [json.loads(line) for line in (workdir / "sessions/run/summaries.jsonl").read_text("utf-8").splitlines()]
-    items = [item for line in lines for item in line["items"]]
+    session = LocalWorkspace(workdir).session("run")
+    whole = session.summaries_with_facts()[-2:]
+    items = [item for summary in whole for item in summary["items"]]
     assert {item.get("shown", "left out") for item in items} == {False, "left out"}
-    assert json.loads(json.dumps([summary_from(line).to_json() for line in lines])) == lines
+    assert json.loads(json.dumps([summary_from(summary).to_json() for summary in whole])) == whole
+    assert not [line for line in session.summaries() if {"items", "work"} & line.keys()]
     (squeezed,) = report["squeezed"]
-    assert squeezed["messages"] in [summary["messages"] for summary in report["compressions"]]
+    (reported,) = [summary for summary in report["compressions"] if summary["messages"] == squeezed["messages"]]
+    assert (reported["last_facts"], reported["last_facts_unsaid"]) == (squeezed["facts"], squeezed["unsaid"])
 
     again = tmp_path / "again"
     said = CliRunner().invoke(main, ["replay", str(recording), "--workdir", str(again), *options[2:]])

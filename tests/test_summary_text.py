@@ -58,7 +58,7 @@ def _draft(**fields: str) -> Draft:
 
 
 @given(summaries)
-def test_a_summary_comes_back_from_its_line(summary: Summary) -> None:
+def test_a_summary_comes_back_from_its_json(summary: Summary) -> None:
     line = spell(summary.to_json())
     assert summary_from(parse(line)) == summary
     assert spell(summary_from(parse(line)).to_json()) == line
@@ -70,7 +70,7 @@ def test_a_number_changes_nothing_else(summary: Summary, number: int) -> None:
     assert summary.numbered(number).to_json()["n"] == number
 
 
-def test_a_line_has_the_keys_of_the_format_first() -> None:
+def test_a_summary_has_the_keys_of_the_format_first() -> None:
     summary = Summary(1, (0, 163), _draft(next_steps="x"), (), 85_156, 2_210, "text", "2026-01-02T03:04:05.678Z")
     assert list(summary.to_json()) == [
         "n",

@@ -72,7 +72,7 @@ def steps(workspace):
         lambda: workspace.store_result("s1", RESULT),
         stub,
         lambda: workspace.archive("s1", SECOND, batch_id="two"),
-        lambda: workspace.append_summary("s1", {"text": "summary"}),
+        lambda: workspace.append_summary("s1", {"text": "summary", "items": [{"text": "a fact"}]}),
         lambda: workspace.replace_window("s1", [user("summary"), user("kept")], ["summary"], 3, [1], writer="w"),
         lambda: workspace.offload_data_block(BLOCK),
     ]

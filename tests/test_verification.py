@@ -157,6 +157,7 @@ BREAKS: dict[str, Callable[[Path], object]] = {
     "missing-file": lambda w: (w / S1 / "context.jsonl").unlink(),
     "short-file": lambda w: os.truncate(w / S1 / "context.jsonl", 100),
     "changed-bytes": lambda w: flip(w / S1 / "context.jsonl"),
+    "lost-facts": lambda w: max((w / S1).glob("facts-*.jsonl")).unlink(),
     "bad-record": lambda w: flip(w / S1 / "journal.jsonl"),
     "bad-line": lambda w: append(w / S1 / "window.jsonl", b"[1, 2]\n"),
     "gap": lambda w: change_record(w / S2, "batch", first=7),
@@ -489,7 +490,15 @@ def test_a_writer_at_work_is_not_taken_for_damage(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
 
 
-MUST_BE_FOUND = ("context.jsonl", "journal.jsonl", "summaries.jsonl", "transcript.md", "tool_result-", "data/")
+MUST_BE_FOUND = (
+    "context.jsonl",
+    "journal.jsonl",
+    "summaries.jsonl",
+    "facts-",
+    "transcript.md",
+    "tool_result-",
+    "data/",
+)
 
 
 @given(data=st.data())

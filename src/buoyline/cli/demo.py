@@ -25,7 +25,7 @@ from buoyline.previews.source import visible
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message
 from buoyline.window import ContextCompressed, ContextWindow, Event, ResultOffloaded
-from buoyline.workspace import LocalWorkspace
+from buoyline.workspace import LocalWorkspace, layout
 
 SESSION_ID: Final = "demo"
 PROJECT_NAME: Final = "chart"
@@ -281,7 +281,7 @@ def report_of(demo: Demo) -> Mapping[str, Any]:
         "total_tokens": sum(managed),
         "total_tokens_unmanaged": sum(unmanaged),
         "offloaded": [{key: value for key, value in asdict(e).items() if key != "stub"} for e in demo.offloaded],
-        "compressions": [event.summary.to_json() for event in demo.compressions],
+        "compressions": [event.summary.without_facts().to_json() for event in demo.compressions],
         "tests": demo.tests,
         "lookup": lookup,
         "files": [{"path": path, "size_bytes": size} for path, size in files_in(demo.workspace.workdir).items()],
@@ -311,6 +311,8 @@ def show_outcome(demo: Demo) -> None:
             purpose = (
                 "the same with short lines" if name.endswith(".view.txt") else "a whole tool result, byte for byte"
             )
+        elif layout.summary_number(name) is not None:
+            purpose = "the facts of a summary, for the next one"
         screen.line(f"  {path.ljust(width)}{size:>10,}  ", (purpose, "dim"))
 
     screen.title("Tokens")

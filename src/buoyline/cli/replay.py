@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from buoyline.cli.options import allow_option, json_option
 from buoyline.cli.output import counted, print_json, print_lines, print_problems, progress
 from buoyline.compression import ContextConfig
+from buoyline.compression.summary import Summary, SummaryVerified
 from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, storage_error
 from buoyline.inspect.costs import Prices, RequestCost, appended, cost_of
 from buoyline.inspect.replay import Replay, replay
@@ -340,11 +341,18 @@ def _report(
         "offloaded": [{k: v for k, v in asdict(event).items() if k != "stub"} for event in seen.offloaded],
         "exceeding": [{"message": index, "tokens": tokens} for index, tokens in sorted(seen.exceeding.items())],
         "requests": [asdict(request) for request in seen.requests],
-        "compressions": [event.summary.to_json() for event in seen.compressions],
+        "compressions": [_compression(event.summary, seen.verified) for event in seen.compressions],
         "squeezed": [asdict(event) for event in seen.squeezed],
         "management": None if window.management is None else window.management.to_json(),
         "managers": [asdict(totals) for totals in seen.managers()],
     }
+
+
+def _compression(summary: Summary, verified: Sequence[SummaryVerified]) -> dict[str, Any]:
+    """Return *summary* without its facts, and how many of those of the last one it does not say."""
+    found = [(event.facts, event.unsaid) for event in verified if event.messages == summary.messages]
+    facts, unsaid = found[-1] if found else (0, 0)
+    return {**summary.without_facts().to_json(), "last_facts": facts, "last_facts_unsaid": unsaid}
 
 
 def _manager_in_words(totals: dict[str, Any]) -> str:
@@ -379,7 +387,9 @@ def _in_words(report: dict[str, Any]) -> Iterator[str]:
         tokens = f"{summary['source_tokens']:,} tokens in {summary['tokens']:,}"
         unverified = f"{len(summary['unverified'])} unverified"
         event = squeezed.get((first, end))
-        missing = f"; no room for {event['unsaid']:,} of the {event['facts']:,} facts of the last one" if event else ""
+        unsaid, facts = summary["last_facts_unsaid"], summary["last_facts"]
+        why = "no room for" if event else "without"
+        missing = f"; {why} {unsaid:,} of the {facts:,} facts of the last one" if unsaid else ""
         yield f"summary {summary['n']}: messages {first}-{end - 1}, {tokens}, {citations}, {unverified}{missing}"
     yield from map(_manager_in_words, report["managers"])
     for found in report["exceeding"]:

@@ -268,6 +268,8 @@ def _kind(name: str) -> str:
         return "tool results"
     if layout.is_view_name(name):
         return "views"
+    if layout.summary_number(name) is not None:
+        return "summaries"
     return "torn" if name.startswith(f"{layout.TORN}/") else _KINDS.get(name, "other")
 
 

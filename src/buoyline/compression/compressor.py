@@ -478,18 +478,7 @@ class Compressor:
             created_at=now(),
             fell_back=fell_back,
         )
-        self._emit(
-            SummaryVerified(
-                messages=summary.messages,
-                summarizer=draft.summarizer,
-                claims=len(claims("\n".join(fields.values()))),
-                unverified=summary.unverified,
-                pointers=len(draft.pointers),
-                source_tokens=span.tokens,
-                tokens=summary.tokens,
-            )
-        )
-        self._warn_of_squeeze(draft, request, summary.messages)
+        self._report(summary, request)
         return summary
 
     async def record(self, session_id: str, summary: Summary) -> Summary:
@@ -556,13 +545,30 @@ class Compressor:
         if tokens >= source_tokens:
             raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens, its source only {source_tokens:,}")
 
-    def _warn_of_squeeze(self, draft: Draft, request: SummaryRequest, messages: tuple[int, int]) -> None:
+    def _report(self, summary: Summary, request: SummaryRequest) -> None:
+        """Report that *summary* was checked, and the facts of the last one that it omits."""
+        facts, unsaid = _facts_of(request.previous, summary.draft)
+        self._emit(
+            SummaryVerified(
+                messages=summary.messages,
+                summarizer=summary.draft.summarizer,
+                claims=len(claims("\n".join(summary.draft.fields.values()))),
+                unverified=summary.unverified,
+                pointers=len(summary.draft.pointers),
+                source_tokens=summary.source_tokens,
+                tokens=summary.tokens,
+                facts=len(facts),
+                unsaid=len(unsaid),
+            )
+        )
+        self._warn_of_squeeze(request, summary.messages, facts, unsaid)
+
+    def _warn_of_squeeze(
+        self, request: SummaryRequest, messages: tuple[int, int], facts: Sequence[object], unsaid: Sequence[object]
+    ) -> None:
         """Report facts of the last summary that this one has no room for; between equal limits it is a choice."""
-        if request.previous is None:
-            return
-        earlier = {(item.kind, item.text) for item in request.previous.items if item.is_shown and item.kind != NOTE}
-        unsaid = earlier.difference((item.kind, item.text) for item in draft.items if item.is_shown)
-        before_tokens = self._counter.count("\n".join(request.previous.fields.values()))
+        replaced = "" if request.previous is None else "\n".join(request.previous.fields.values())
+        before_tokens = self._counter.count(replaced)
         if unsaid and request.max_tokens < _SQUEEZED_SHARE * before_tokens:
             logger.warning(
                 "messages %d-%d: their summary has room for %d tokens, the last one took %d: %d of its %d facts are "
@@ -572,9 +578,9 @@ class Compressor:
                 request.max_tokens,
                 before_tokens,
                 len(unsaid),
-                len(earlier),
+                len(facts),
             )
-            self._emit(SummarySqueezed(messages, len(earlier), len(unsaid), request.max_tokens))
+            self._emit(SummarySqueezed(messages, len(facts), len(unsaid), request.max_tokens))
 
     async def _unverified(self, session_id: str, draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
         text = "\n".join(draft.fields.values())
@@ -598,6 +604,17 @@ def _sources(
         SourceMessage(at, view, location.pointer(at - span.first), excerpts_of(view, span.stubs), tuple(shown))
         for at, (view, shown) in enumerate(zip(views, lines, strict=True), span.first)
     ]
+
+
+def _facts_of(previous: Draft | None, draft: Draft) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the facts that *previous* says, and those of them that *draft* still knows and does not say.
+
+    What newer messages have replaced or resolved is not missing.
+    """
+    items = () if previous is None else previous.items
+    said = list(dict.fromkeys((item.kind, item.text) for item in items if item.is_shown and item.kind != NOTE))
+    left = {(item.kind, item.text) for item in draft.items if not item.is_shown}
+    return said, [fact for fact in said if fact in left]
 
 
 def _ignore(_: object) -> None:

@@ -1,8 +1,8 @@
 """What a summary is made of, and what a summarizer takes and returns."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.pointers import Pointer
@@ -10,6 +10,13 @@ from buoyline.compression.work_state import WorkState, work_state_from
 from buoyline.errors import SummaryError
 from buoyline.messages import Message
 from buoyline.tokens import TextCounter
+
+STRINGS_FIELD: Final = "context_to_preserve"
+"""The field of exact strings and of the user's rules."""
+
+FEW_FACTS: Final = 60
+FEW_STRINGS: Final = 40
+"""So many facts and strings that a summary does not say, the most needed, are kept where room is short."""
 
 FIELDS = ("task_overview", "current_state", "important_discoveries", "next_steps", "context_to_preserve")
 """The five fields of a summary, in reading order. Source: AgentScope's `ContextConfig`."""
@@ -184,7 +191,7 @@ def require_draft(answer: object) -> Draft:
     return answer
 
 
-# A summary as a line of ``summaries.jsonl``. Source: docs/format.md, "summaries.jsonl".
+# A summary as JSON. Source: docs/format.md, "summaries.jsonl" and "facts-<n>.jsonl".
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +226,30 @@ class Summary:
         """Return the same summary under *number*."""
         return replace(self, number=number)
 
+    def without_facts(self) -> "Summary":
+        """Return the same summary as people read it, without what only the next summary needs."""
+        return replace(self, draft=replace(self.draft, items=(), work=None))
+
+    def with_few_facts(self) -> "Summary":
+        """Return the same summary with the facts that it says and the most needed others.
+
+        For a place that is written at each step, such as the state of an agent: it stays small.
+        """
+        unsaid = [item for item in self.draft.items if not item.is_shown]
+        strings = [item for item in unsaid if item.field == STRINGS_FIELD][:FEW_STRINGS]
+        facts = [item for item in unsaid if item.field != STRINGS_FIELD][:FEW_FACTS]
+        kept = {id(item) for item in (*strings, *facts)}
+        items = tuple(item for item in self.draft.items if item.is_shown or id(item) in kept)
+        return replace(self, draft=replace(self.draft, items=items))
+
     def to_json(self) -> dict[str, Any]:
-        """Return the line of ``summaries.jsonl`` as a JSON object."""
+        """Return the whole summary as a JSON object, as `SummaryLog` takes it; `summary_from` reads it."""
         return {
             "n": self.number,
             "messages": list(self.messages),
             "summarizer": self.draft.summarizer,
             "fields": dict(self.draft.fields),
-            "pointers": [asdict(pointer) for pointer in self.draft.pointers],
+            "pointers": [_pointer_json(pointer) for pointer in self.draft.pointers],
             "unverified": list(self.unverified),
             "source_tokens": self.source_tokens,
             "tokens": self.tokens,
@@ -267,9 +290,27 @@ def _pointer(found: Mapping[str, Any]) -> Pointer:
 
 
 def _item_json(item: Fact) -> dict[str, Any]:
-    """Return a fact as JSON; only one that the summary does not say has the key ``shown``."""
-    found = asdict(item)
-    return found if found.pop("is_shown") else {**found, "shown": False}
+    """Return a fact as JSON; only one that the summary does not say has the key ``shown``.
+
+    There are thousands: `dataclasses.asdict` takes ten times as long.
+    """
+    pointer, *also = map(_pointer_json, item.pointers) if item.pointer else (None,)
+    return {
+        "field": item.field,
+        "kind": item.kind,
+        "text": item.text,
+        "pointer": pointer,
+        "last_seen": item.last_seen,
+        "count": item.count,
+        "weight": item.weight,
+        **({"order": item.order} if item.order else {}),
+        **({"also": also} if also else {}),
+        **({} if item.is_shown else {"shown": False}),
+    }
+
+
+def _pointer_json(pointer: Pointer) -> dict[str, Any]:
+    return {"path": pointer.path, "start": pointer.start, "end": pointer.end}
 
 
 def _item(found: Mapping[str, Any]) -> Fact:
@@ -303,6 +344,8 @@ class SummaryVerified:
         pointers: How many places it cites; all of them exist.
         source_tokens: Of the messages.
         tokens: Of the summary.
+        facts: How many facts the last summary said.
+        unsaid: How many of them still hold and are not in this one; it is chosen again which the next one says.
     """
 
     messages: tuple[int, int]
@@ -312,6 +355,8 @@ class SummaryVerified:
     pointers: int
     source_tokens: int
     tokens: int
+    facts: int = 0
+    unsaid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +380,7 @@ class SummaryFellBack:
 class SummarySqueezed:
     """A summary has less room than the one that it replaces, and omits some of its facts.
 
-    The log of summaries keeps those facts, and the next summary says them if there is room.
+    Those facts are kept beside the summary, and the next summary says them if there is room.
 
     Attributes:
         messages: Session index of the first summarized message, and behind the last.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from buoyline.compression.plan import legal_cut_before
-from buoyline.compression.summary import SummarySqueezed
+from buoyline.compression.summary import SummarySqueezed, SummaryVerified
 from buoyline.errors import MessageError
 from buoyline.inspect.costs import RequestCost, Requests
 from buoyline.management import ManagerRun
@@ -64,6 +64,7 @@ class Replay:
     unmanaged_tokens: list[int] = field(default_factory=list)
     offloaded: list[ResultOffloaded] = field(default_factory=list)
     compressions: list[ContextCompressed] = field(default_factory=list)
+    verified: list[SummaryVerified] = field(default_factory=list)
     squeezed: list[SummarySqueezed] = field(default_factory=list)
     managed: list[ContextManaged] = field(default_factory=list)
     exceeding: dict[int, int] = field(default_factory=dict)
@@ -81,6 +82,8 @@ class Replay:
             self.offloaded.append(event)
         elif isinstance(event, ContextCompressed):
             self.compressions.append(event)
+        elif isinstance(event, SummaryVerified):
+            self.verified.append(event)
         elif isinstance(event, SummarySqueezed):
             self.squeezed.append(event)
         elif isinstance(event, ContextManaged):

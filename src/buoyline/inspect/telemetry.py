@@ -147,6 +147,8 @@ def _of_summary(event: SummaryVerified | SummaryFellBack | SummarySqueezed) -> A
                 "buoyline.pointers": event.pointers,
                 "buoyline.tokens.source": event.source_tokens,
                 "buoyline.tokens.summary": event.tokens,
+                "buoyline.facts": event.facts,
+                "buoyline.facts.unsaid": event.unsaid,
             }
         case SummaryFellBack():
             return {

@@ -27,7 +27,7 @@ from buoyline.messages.times import now
 from buoyline.offloader.transcript import blank_lines
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import decoded
-from buoyline.workspace import Files, StoredSession, layout
+from buoyline.workspace import Files, StoredSession, layout, summary_facts
 from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange, Record
@@ -252,6 +252,7 @@ class SessionRepair:
         byte_ranges = [batch.byte_range for batch in index.batches]
         self._restore_ranges(layout.CONTEXT_FILE, byte_ranges)
         self._restore_ranges(layout.SUMMARIES_FILE, index.summaries)
+        self._restore_facts(index.summaries[-summary_facts.KEPT :])
 
     def _restore_ranges(self, name: str, byte_ranges: Sequence[ByteRange]) -> None:
         copy, path = self._repairer.copy, self._path(name)
@@ -263,6 +264,22 @@ class SessionRepair:
         if found:
             message = f"from a copy: {len(found)} of {len(lost)} damaged parts, which have the recorded hashes there"
             self._repairer.put(path, with_extents(found, here, there, self._files.size(path) or 0), "restored", message)
+
+    def _restore_facts(self, byte_ranges: Sequence[ByteRange]) -> None:
+        """Restore the facts of the last summaries; of those before, nobody needs them."""
+        copy, path = self._repairer.copy, self._path(layout.SUMMARIES_FILE)
+        if copy is None:
+            return
+        for byte_range in byte_ranges:
+            # In a dry run, the line may still be damaged here.
+            for files in (self._files, copy):
+                line = _reader(files, path)(byte_range.offset, sum(byte_range.sizes))
+                reference = summary_facts.reference_in(parse(line)) if byte_range.holds(line) else None
+                if reference is not None:
+                    facts = self._path(reference.path)
+                    if digest_of(self._files, facts) != reference.sha256:
+                        self._repairer.put_from(facts, copy, facts, reference.sha256)
+                    break
 
     def _restore_window(self) -> None:
         there = self._of_copy(layout.WINDOW_FILE)

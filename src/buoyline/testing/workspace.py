@@ -305,6 +305,17 @@ class WorkspaceConformance(SharingConformance):
             {"n": number, "text": text} for number, text in enumerate(texts, 1)
         ]
 
+    async def test_the_newest_summary_comes_back_with_its_facts(self, workspace: Offloader) -> None:
+        """However many there were: the next summary chooses from all of them."""
+        summaries = summaries_of(workspace)
+        for number in range(1, 5):
+            items = [{"text": f"{number} {at} {text}"} for at, text in enumerate(HOSTILE_TEXTS * 9)]
+            facts = {"items": items, "work": {"plan": [number]}}
+            assert await summaries.append_summary("s", {"text": f"summary {number}", **facts}) == number
+            found = await summaries.load_summaries("s")
+            assert found[-1] == {"n": number, "text": f"summary {number}", **facts}
+            assert [summary["text"] for summary in found] == [f"summary {at}" for at in range(1, number + 1)]
+
     async def test_lookups_lead_to_the_end_of_a_session(self, workspace: Offloader) -> None:
         """`grep` shows the newest hits first, and `read` the last lines."""
         reader = readable(workspace)

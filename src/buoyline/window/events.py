@@ -189,14 +189,7 @@ def _log(session_id: str, event: Event) -> None:
         case MessagesArchived(messages=(first, end), tokens=tokens):
             logger.debug("session %s: messages %d-%d, %d tokens, are archived", session_id, first, end - 1, tokens)
         case SummaryVerified():
-            logger.debug(
-                "session %s: summary by %s has %d claims, %d unverified, and %d pointers",
-                session_id,
-                event.summarizer,
-                event.claims,
-                len(event.unverified),
-                event.pointers,
-            )
+            _log_summary(session_id, event)
         case ContextCompressed():
             _log_compression(session_id, event)
         case ContextManaged(report=report):
@@ -214,6 +207,24 @@ def _log(session_id: str, event: Event) -> None:
             )
         case ResultOffloaded() | SummaryFellBack() | SummarySqueezed():
             pass  # logged where they happen, whether somebody listens or not
+
+
+def _log_summary(session_id: str, event: SummaryVerified) -> None:
+    logger.debug(
+        "session %s: summary by %s has %d claims, %d unverified, and %d pointers",
+        session_id,
+        event.summarizer,
+        event.claims,
+        len(event.unverified),
+        event.pointers,
+    )
+    if event.unsaid:
+        logger.debug(
+            "session %s: %d of the %d facts of the last summary are not in this one, and are kept for the next",
+            session_id,
+            event.unsaid,
+            event.facts,
+        )
 
 
 def _log_compression(session_id: str, event: ContextCompressed) -> None:

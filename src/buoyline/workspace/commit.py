@@ -44,6 +44,7 @@ class Appender:
         files: Those that are open; any other is opened, and created if it is missing. A missing journal raises
             `StorageError`.
         syncs_at_once: Each write is durable on return, without `flush`.
+        shares_sync: Writes wait for `flush`.
     """
 
     def __init__(self, tree: Tree, directory: str, tail: JournalTail, *, shares_sync: bool = False) -> None:
@@ -55,7 +56,7 @@ class Appender:
         self._tree = tree
         self._directory = directory
         self._tail = tail
-        self._shares_sync = shares_sync
+        self.shares_sync = shares_sync
         self.syncs_at_once = tree.is_durable and not shares_sync
         self._flushed: dict[str, int] = {}
         self.files = _OpenFiles(tree, directory, self._flushed if shares_sync else None)
@@ -217,7 +218,7 @@ class Appender:
             raise
         finally:
             self._dirty.clear()
-        if self._shares_sync:
+        if self.shares_sync:
             self._flushed.update({name: handle.size() for name, handle in self.files.items()})
 
     def set_aside_behind(self, name: str, end: int) -> None:
@@ -246,7 +247,7 @@ class Appender:
             file.sync()
 
     def _sync_or_defer(self, *names: str) -> None:
-        if self._shares_sync:
+        if self.shares_sync:
             self._dirty.update(names)
         else:
             self._sync(names)

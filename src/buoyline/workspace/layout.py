@@ -47,6 +47,10 @@ JOURNAL_FILE: Final = "journal.jsonl"
 TRANSCRIPT_FILE: Final = "transcript.md"
 SUMMARIES_FILE: Final = "summaries.jsonl"
 WINDOW_FILE: Final = "window.jsonl"
+
+SUMMARY_FACTS: Final = "facts-{}.jsonl"
+"""By the number of the summary: its facts, for the next one."""
+
 TORN: Final = "torn"
 
 DATA_TORN: Final = "data/torn"
@@ -123,6 +127,7 @@ _MEDIA_TYPES = MappingProxyType({extension: kind for kind, extension in _EXTENSI
 _VIEW_SUFFIX = ".view.txt"
 _VARIANT = re.compile(r"~[a-z2-7]{16}\.txt$")
 _RESULT = re.compile(r"tool_result-[A-Za-z0-9][A-Za-z0-9._~-]{0,127}\.txt")
+_SUMMARY_FACTS = re.compile(r"facts-([1-9][0-9]{0,15})\.jsonl")
 _REFERENCE = re.compile(r"workspace:///(data/[0-9a-f]{64}\.[a-z0-9]{1,8})")
 
 
@@ -245,6 +250,17 @@ def is_view_name(name: str) -> bool:
 def result_behind(view: str) -> str:
     """Return the name of the tool result of the view called *view*."""
     return f"{view.removesuffix(_VIEW_SUFFIX)}.txt"
+
+
+def summary_facts_name(number: int) -> str:
+    """Return the name, within its session, of the file with the facts of summary *number*."""
+    return SUMMARY_FACTS.format(number)
+
+
+def summary_number(name: str) -> int | None:
+    """Return the number of the summary whose facts are in the file *name*; None if it is another file."""
+    found = _SUMMARY_FACTS.fullmatch(name)
+    return None if found is None else int(found[1])
 
 
 def blob_name(payload: bytes, media_type: str) -> str:

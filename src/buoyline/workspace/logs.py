@@ -1,19 +1,19 @@
-"""``summaries.jsonl`` and ``window.jsonl`` of a session."""
+"""``summaries.jsonl``, ``facts-<n>.jsonl`` and ``window.jsonl`` of a session."""
 
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from buoyline.errors import CorruptError, SessionExistsError, StorageError
 from buoyline.messages import spell
 from buoyline.messages.times import now
-from buoyline.workspace import layout
+from buoyline.workspace import layout, summary_facts
 from buoyline.workspace.blobs import Blobs, hex_runs
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.journal import ByteRange, Record, byte_range_fields
 from buoyline.workspace.journal_tail import JournalTail
-from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
+from buoyline.workspace.quotas import UNLIMITED, QuotaChecker, facts_numbers
 from buoyline.workspace.records import (
     check_writer,
     checked_times,
@@ -28,7 +28,11 @@ from buoyline.workspace.stored_session import WINDOW_CHANGED
 
 
 class Summaries:
-    """The summaries of a session, one line each."""
+    """The summaries of a session, one line each, and the facts of the last ones in files of their own.
+
+    A file of facts is durable before the line that names it. A crash in between leaves a file without a line, which the
+    next summary replaces, since it gets the same number.
+    """
 
     def __init__(self, session: Session, quota: QuotaChecker = UNLIMITED) -> None:
         """Keep them in *session*, within *quota*."""
@@ -43,18 +47,48 @@ class Summaries:
             StorageError: The file system refused; nothing was changed.
         """
         if self._quota.is_limited_for_new(self._session):
-            first = _summary_line(summary, 1)
-            self._quota.check_new(self._session, len(first), [_summary_growth(1, first, 0)])
+            first, facts = _summary_line(summary, 1)
+            self._quota.check_new(self._session, len(first) + len(facts or b""), [_summary_growth(1, first, 0)])
         with self._session.writing() as (tail, appender):
             number = tail.summaries + 1
-            line = _summary_line(summary, number)
-            self._quota.admit(self._session, tail, len(line), [_summary_growth(number, line, tail.summaries_end)])
+            line, facts = _summary_line(summary, number)
+            outdated = self._outdated(tail, appender, number)
+            growth = len(line) + len(facts or b"") - self._size_of([number, *outdated])
+            self._quota.admit(self._session, tail, growth, [_summary_growth(number, line, tail.summaries_end)])
+            if facts is not None:
+                self._session.tree.replace(self._facts_file(number), (facts,))
             if self._session.tree.size(self._session.name(layout.SUMMARIES_FILE)) == 0:
                 # Its creator may have been killed before its name was durable.
                 self._session.tree.sync_directory(self._session.directory)
             appender.set_aside_behind(layout.SUMMARIES_FILE, tail.summaries_end)
-            appender.commit(layout.SUMMARIES_FILE, [line], lambda byte_range: _summary_record(number, byte_range))
+            try:
+                appender.commit(layout.SUMMARIES_FILE, [line], lambda byte_range: _summary_record(number, byte_range))
+            except StorageError:
+                with suppress(StorageError):
+                    self._session.tree.remove(self._facts_file(number))
+                raise
+            # The summary is committed, whatever becomes of the old files; the next call removes what is left.
+            with suppress(StorageError):
+                for old in outdated:
+                    self._session.tree.remove(self._facts_file(old))
             return number
+
+    def _outdated(self, tail: JournalTail, appender: Appender, number: int) -> list[int]:
+        """Return the numbers of the files that nobody needs once the summary *number* is committed, oldest first.
+
+        A summary that a power cut may take does not count: the one before it would then be the newest.
+        """
+        newest = number
+        if appender.shares_sync:
+            newest = number - 1 if tail.synced.summaries >= tail.summaries_end else 0
+        # The oldest is removed first, so that no gap hides what a crash left.
+        return facts_numbers(self._session, newest - summary_facts.KEPT)[::-1]
+
+    def _size_of(self, numbers: Sequence[int]) -> int:
+        return sum(self._session.tree.size(self._facts_file(number)) or 0 for number in numbers)
+
+    def _facts_file(self, number: int) -> str:
+        return self._session.name(layout.summary_facts_name(number))
 
 
 class Window:
@@ -235,8 +269,10 @@ def _grown(tail: JournalTail, appender: Appender, before: int, added: bytes, tim
     )
 
 
-def _summary_line(summary: Mapping[str, Any], number: int) -> bytes:
-    return spell({**summary, "n": number}).encode("utf-8") + b"\n"
+def _summary_line(summary: Mapping[str, Any], number: int) -> tuple[bytes, bytes | None]:
+    """Return the line of a summary, and the content of the file with its facts if it has any."""
+    line, facts = summary_facts.separated(summary, number)
+    return spell(line).encode("utf-8") + b"\n", facts
 
 
 def _summary_record(number: int, byte_range: ByteRange) -> Record:

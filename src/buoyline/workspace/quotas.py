@@ -12,7 +12,7 @@ from typing import Final
 from buoyline.errors import ConfigError, CorruptError, NotFoundError, QuotaExceededError, StorageError
 from buoyline.messages import Media, ToolResult
 from buoyline.messages.payloads import payload_sizes
-from buoyline.workspace import layout
+from buoyline.workspace import layout, summary_facts
 from buoyline.workspace.journal import Record, encode
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.session import Session
@@ -40,9 +40,9 @@ class Quotas:
 
     Attributes:
         blob_bytes: For one decoded payload under ``data/``. Checked by the length of its base64 text, before decoding.
-        session_bytes: For one session: archive, journal, transcript, summaries, window, and tool results with their
-            views. ``session.json`` and set-aside bytes are not counted, and a window can always be taken over. Exact
-            for any number of writers, since it is checked under the session's lock.
+        session_bytes: For one session: archive, journal, transcript, summaries and their facts, window, and tool
+            results with their views. ``session.json`` and set-aside bytes are not counted, and a window can always be
+            taken over. Exact for any number of writers, since it is checked under the session's lock.
         workspace_bytes: For everything under ``sessions/``, ``data/`` and ``storage/``. Counted by a walk at most every
             second (less often if the walk is slow), plus this instance's writes since. So several processes may
             together exceed it by their writes between two walks.
@@ -163,7 +163,7 @@ class QuotaChecker:
         needed = size_bytes + _encoded_bytes(records, tail.before(), tail.end)
         limit = self._quotas.session_bytes
         if limit is not None and needed > 0:
-            _check("session", limit, session_bytes(session, tail.result_bytes) + needed)
+            _check("session", limit, session_bytes(session, tail.result_bytes, tail.summaries) + needed)
         self.admit_blobs(session.tree, needed + blob_bytes - staged_bytes)
 
     def admit_staged(self, session: Session, staged_bytes: int, size_bytes: int) -> None:
@@ -196,12 +196,28 @@ class QuotaChecker:
             _check("workspace", limit, self._usage.bytes(tree) + size_bytes)
 
 
-def session_bytes(session: Session, results: int) -> int:
+def session_bytes(session: Session, results: int, summaries: int) -> int:
     """Return how many bytes of its quota *session* uses; *results* of them are its tool results and their views.
 
-    The cost does not grow with the session.
+    The cost does not grow with the session. It has so many *summaries*; a crash may have left the facts of one more.
     """
-    return results + sum(session.tree.size(session.name(file)) or 0 for file in _COUNTED_FILES)
+    facts = map(layout.summary_facts_name, facts_numbers(session, summaries + 1))
+    counted = (*_COUNTED_FILES, *facts)
+    return results + sum(session.tree.size(session.name(file)) or 0 for file in counted)
+
+
+def facts_numbers(session: Session, newest: int) -> list[int]:
+    """Return the numbers of the summaries up to *newest* whose facts exist in files of their own, newest first.
+
+    The search ends at a gap, but not before the last few numbers: an older version writes no such files.
+    """
+    found: list[int] = []
+    for number in range(newest, 0, -1):
+        if session.tree.exists(session.name(layout.summary_facts_name(number))):
+            found.append(number)
+        elif newest - number > summary_facts.KEPT:
+            break
+    return found
 
 
 def _current_bytes(session: Session) -> int:
@@ -209,10 +225,10 @@ def _current_bytes(session: Session) -> int:
     if not session.exists():
         return 0
     try:
-        results = session.index().result_bytes
+        index = session.index()
     except (CorruptError, NotFoundError):
-        results = 0
-    return session_bytes(session, results)
+        return session_bytes(session, 0, 0)
+    return session_bytes(session, index.result_bytes, len(index.summaries))
 
 
 class _WorkspaceUsage:

@@ -10,13 +10,14 @@ from buoyline.errors import CorruptError, MessageError, NotFoundError, StorageEr
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.payloads import put_back
 from buoyline.offloader.protocol import WindowState
-from buoyline.workspace import layout
+from buoyline.workspace import layout, summary_facts
 from buoyline.workspace.batches import ArchivedMessage, batches_between, line_ranges, messages_of, transcript_lines
 from buoyline.workspace.blobs import payload_behind
 from buoyline.workspace.files import File, Files
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange
 from buoyline.workspace.records import whole_lines, window_state
+from buoyline.workspace.summary_facts import joined
 
 # The file may be replaced between reading it and reading its record in the journal.
 _LOAD_ATTEMPTS = 5
@@ -103,7 +104,7 @@ class StoredSession:
             raise CorruptError(self.path(layout.JOURNAL_FILE), reason)
 
     def summaries(self) -> list[dict[str, Any]]:
-        """Return all summaries in order.
+        """Return the lines of all summaries in order; each names the file with its facts.
 
         Raises:
             NotFoundError: There is no such session.
@@ -117,6 +118,32 @@ class StoredSession:
                 break
             summaries.append(self._summary(number, byte_range, content))
         return summaries
+
+    def summaries_with_facts(self) -> list[dict[str, Any]]:
+        """Return all summaries in order, the last ones with their facts.
+
+        The facts of older summaries are no longer kept, since each summary has those of the one before. If the file of
+        a later one is damaged, its summary is returned without facts.
+
+        Raises:
+            NotFoundError: There is no such session.
+            CorruptError: A line is not what was written.
+        """
+        lines = self.summaries()
+        first = max(len(lines) - summary_facts.KEPT, 0)
+        return [joined(line, self.facts(line) if at >= first else None) for at, line in enumerate(lines)]
+
+    def facts(self, line: Mapping[str, Any]) -> bytes | None:
+        """Return the content of the file with the facts of the summary in *line*; None if there is no such file."""
+        reference = summary_facts.reference_in(line)
+        if reference is None:
+            return None
+        try:
+            return self.files.read(self.name(reference.path))
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return None
 
     def summary(self, number: int) -> dict[str, Any]:
         """Return a summary by its number, counted from 1.

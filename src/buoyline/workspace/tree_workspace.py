@@ -306,7 +306,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         return await self._run_in_session("", lambda: [self._redaction.view(view) for view in views])
 
     async def append_summary(self, session_id: str, summary: Mapping[str, Any]) -> int:
-        """Append a line to ``summaries.jsonl``; see `Summaries.add`."""
+        """Append a line to ``summaries.jsonl``, and keep the facts beside it; see `Summaries.add`."""
         return await self._write(
             session_id,
             lambda: self._redaction.value(summary),
@@ -314,8 +314,9 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         )
 
     async def load_summaries(self, session_id: str) -> list[dict[str, Any]]:
-        """Return all summaries of the session in order; see `StoredSession.summaries`."""
-        return await self._run_in_session(session_id, self._in_session(session_id, lambda s: s.summaries()))
+        """Return all summaries of the session in order; see `StoredSession.summaries_with_facts`."""
+        read = self._in_session(session_id, lambda s: s.summaries_with_facts())
+        return await self._run_in_session(session_id, read)
 
     async def start_window(self, session_id: str, settings: Mapping[str, Any], *, writer: str = "") -> None:
         """Begin the session's window; see `Window.start`."""

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -240,17 +239,12 @@ NEWEST_REQUEST_TOKENS: Final = 80
 NEWEST_REQUESTS_SHARE: Final = 0.1
 """Of the whole summary, for the newest short requests: a long first task could crowd one of them out."""
 
-DURABLE_KINDS: Final = frozenset(
-    {"task", "request", "working", "question", "changed", "done", "report", "todo", "constraint"}
-    | {"error", "untried", "tackled", "resolved", "note"}
-)
-"""Kinds of facts that the next summary may say if this one has no room: the work, and the user's words about it."""
+MAX_CARRIED_FACTS: Final = 2_000
+MAX_CARRIED_STRINGS: Final = 300
+"""So many candidates, the most needed, are kept for the next summary, whether this one says them or not.
 
-UNSAID_FACTS: Final = 60
-UNSAID_STRINGS: Final = 40
-"""So many unsaid facts and strings, the most needed, are carried on: a line of the log stays bounded.
-
-A summary that says less than the last one carries on as many as that one held.
+What counts is how likely one is needed again, to which its age belongs. Strings are fewer, since each that competes
+takes time and an old one seldom wins; but they are never fewer than the last summary had.
 """
 
 FOCUS_WEIGHT: Final = 2.5
@@ -277,11 +271,11 @@ class SelectedFacts:
     shortened: list[tuple[Fact, Fact]] = field(default_factory=list)
     ranked: Sequence[Fact] = ()
 
-    def carried(self, old: Sequence[Fact], placed: Callable[[Fact], Fact]) -> tuple[Fact, ...]:
-        """Return all facts for the next summary.
+    def carried(self, old: Iterable[Fact], placed: Callable[[Fact], Fact]) -> tuple[Fact, ...]:
+        """Return all candidates for the next summary, said or not.
 
         Args:
-            old: The facts of the last summary.
+            old: The candidates of the last summary.
             placed: Adds its lines to a string.
         """
         shown = [item for items in self.shown.values() for item in items]
@@ -298,14 +292,17 @@ class SelectedFacts:
         """Yield candidates that lacked room, for the next summary."""
         keys = {(item.kind, item.text) for item in said}
         keys |= {(whole.kind, whole.text) for whole, cut_one in self.shortened if any(cut_one is item for item in said)}
-        rest = [item for item in self.ranked if (item.kind, item.text) not in keys]
-        facts = [item for item in rest if item.kind in DURABLE_KINDS]
-        strings = [item for item in rest if item.kind in STRING_KINDS and item.kind != LABEL_KIND]
-        less = Counter(item.kind in STRING_KINDS for item in old)
-        less.subtract(item.kind in STRING_KINDS for item in said)
-        yield from (replace(item, is_shown=False) for item in facts[: max(UNSAID_FACTS, less[False])])
-        strings = strings[: max(UNSAID_STRINGS, less[True])]
-        yield from (replace(placed(item), is_shown=False) for item in strings)
+        rest = [item for item in self.ranked if item.kind != LABEL_KIND and (item.kind, item.text) not in keys]
+        strings = [item for item in rest if item.kind in STRING_KINDS]
+        facts = [item for item in rest if item.kind not in STRING_KINDS]
+        said_strings = sum(item.kind in STRING_KINDS for item in said)
+        facts = facts[: max(MAX_CARRIED_FACTS - len(said) + said_strings, 0)]
+        yield from (replace(item, is_shown=False) if item.is_shown else item for item in facts)
+        most = max(MAX_CARRIED_STRINGS, sum(item.kind in STRING_KINDS for item in old))
+        strings = strings[: max(most - said_strings, 0)]
+        # A string of the last summary alone has its lines, and most of them were not shown: copies take time.
+        with_lines = (item if item.pointers else placed(item) for item in strings)
+        yield from (replace(item, is_shown=False) if item.is_shown else item for item in with_lines)
 
 
 def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetIndex, *, end: int) -> SelectedFacts:
@@ -568,7 +565,7 @@ class Selection:
 
     def _choose(self, item: Fact, *, is_said: bool) -> None:
         if is_said:
-            self.choice.covered += [item] if item.kind in DURABLE_KINDS else []
+            self.choice.covered.append(item)
             return
         self.choice.shown[item.field].append(item)
         self._lines.add(self._line_of(item))

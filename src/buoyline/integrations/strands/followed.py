@@ -357,7 +357,7 @@ class FollowedHistory:
             "keys": [durable_key(one.message) for one in head],
             "first": held.first,
             "pins": list(held.pins),
-            "summary": None if held.summary is None else held.summary.to_json(),
+            "summary": None if held.summary is None else held.summary.with_few_facts().to_json(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> list[NativeMessage]:

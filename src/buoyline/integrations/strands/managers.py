@@ -175,7 +175,7 @@ class CutConversationManager(WorkspaceConversationManager):
             "pinned_messages": pins,
             "workspace": {
                 "left": held.first,
-                "summary": None if held.summary is None else held.summary.to_json(),
+                "summary": None if held.summary is None else held.summary.with_few_facts().to_json(),
                 "stale": self._projection.stale,
                 "scale": self._projection.scale,
                 "pin_indexes": list(held.pins),

@@ -25,6 +25,7 @@ KINDS: Final[Mapping[str, Severity]] = MappingProxyType(
         "gap": "damage",
         "missing-messages": "damage",
         "missing-result": "damage",
+        "lost-facts": "damage",
         "missing-blob": "damage",
         "dangling-stub": "damage",
         "dangling-pointer": "damage",

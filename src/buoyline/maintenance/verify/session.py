@@ -3,13 +3,14 @@
 The journal is read before the files that it describes, so that a writer at work is not reported as damage.
 """
 
+import errno
 import reprlib
 import zlib
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from buoyline.errors import BuoylineError, InvalidNameError, MessageError
+from buoyline.errors import BuoylineError, InvalidNameError, MessageError, StorageError
 from buoyline.maintenance.verify.inspection import (
     Inspection,
     Part,
@@ -27,7 +28,7 @@ from buoyline.messages.jsonl import is_array, is_object, parse
 from buoyline.messages.registry import detect
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import decoded
-from buoyline.workspace import File, Files, layout
+from buoyline.workspace import File, Files, layout, summary_facts
 from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
 from buoyline.workspace.journal import Batch, ByteRange, Record
 from buoyline.workspace.records import grown_to
@@ -261,6 +262,7 @@ class SummariesCheck:
                 self._report("bad-line", number, "is not a JSON object")
             else:
                 self._check_claims(number, summary)
+                self._check_facts(number, summary)
 
     def _check_claims(self, number: int, summary: Mapping[str, Any]) -> None:
         archived, covered = self._session.index.messages, summary.get("messages")
@@ -271,6 +273,26 @@ class SummariesCheck:
             fault = self._fault_of(*pointer)
             if fault:
                 self._report("dangling-pointer", number, fault)
+
+    def _check_facts(self, number: int, summary: Mapping[str, Any]) -> None:
+        """Compare the file with the facts of a summary with its line; those of older summaries are removed."""
+        session, reference = self._session, summary_facts.reference_in(summary)
+        # A writer at work may be ahead of the journal that was read.
+        numbers = (layout.summary_number(name) or 0 for name in session.entries)
+        if reference is None or number + summary_facts.KEPT <= max(len(session.index.summaries), *numbers):
+            return
+        if session.size(reference.path) is None:
+            if reference.path not in session.entries:
+                session.add("lost-facts", reference.path, f"is gone; {_NEXT_SUMMARY}")
+            return
+        try:
+            part = session.probe.file(session.files, session.path(reference.path))
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return  # the next summary but one was written meanwhile
+        if part.sha256 != reference.sha256:
+            session.add("lost-facts", reference.path, f"is not what was written; {_NEXT_SUMMARY}")
 
     def _fault_of(self, path: str, start: int, end: int) -> str:
         """Return why a citation is dangling; an empty text if its lines exist."""
@@ -290,6 +312,12 @@ class SummariesCheck:
 
     def _report(self, kind: str, number: int, reason: str) -> None:
         self._session.add(kind, layout.SUMMARIES_FILE, f"summary {number} {reason}", line=number)
+
+
+_NEXT_SUMMARY = (
+    "the summary is whole, and the next one carries on its sentences, but no facts that it did not say; restore the "
+    "file from a copy"
+)
 
 
 def _object_in(content: bytes) -> Mapping[str, Any] | None:
@@ -478,7 +506,12 @@ def _check_entries(session: Inspection) -> None:
             session.findings.append(leftover(session.path(name)))
         elif name == layout.TORN:
             session.findings += faults_of(session.path(name), status, is_directory=True)
-        elif name in _FILES or layout.is_result_name(name) or layout.is_view_name(name):
+        elif (
+            name in _FILES
+            or layout.is_result_name(name)
+            or layout.is_view_name(name)
+            or layout.summary_number(name) is not None
+        ):
             session.findings += faults_of(session.path(name), status)
     with session.refusals():
         session.findings += set_aside(session.files, session.path(layout.TORN))
