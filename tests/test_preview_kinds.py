@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from buoyline.previews import preview
 from buoyline.previews.binary import binary_digest
 from buoyline.previews.diffs import diff_digest
 from buoyline.previews.digest import MAX_FACT_CHARS, Digest, common_folder, fact, rows
@@ -17,6 +18,7 @@ from buoyline.previews.outlines import outline_digest
 from buoyline.previews.pages import page_digest
 from buoyline.previews.searches import search_digest
 from buoyline.previews.source import visible
+from buoyline.tokens import default_counter
 
 READERS: tuple[Callable[[Sequence[str]], Digest | None], ...] = (
     binary_digest,
@@ -524,7 +526,7 @@ def test_a_log_of_patches_counts_its_commits() -> None:
 
 def test_a_coloured_diff_is_read() -> None:
     text = "\n".join(f"\x1b[1m{line}\x1b[m" for line in DIFF.splitlines())
-    assert read(diff_digest, text).facts[0].startswith("Diff: 4 files, +2 -3")
+    assert preview(text, 150, default_counter()).startswith("Diff: 4 files, +2 -3")
 
 
 def test_prose_that_quotes_a_diff_is_none() -> None:

@@ -17,7 +17,6 @@ from buoyline.previews.digest import (
     rows,
     share,
     shortened,
-    without_colors,
 )
 from buoyline.previews.source import CONTINUED
 
@@ -69,9 +68,9 @@ def diff_digest(lines: Sequence[str]) -> Digest | None:
         Counts, the files with most changed lines and the largest hunks with their first lines; findings for conflict
         markers and for lines that a diff cannot have. None if less than half of the text is a diff.
     """
-    if not any(line.startswith(("@@ ", "@@@", "diff --", "\x1b[", "\\x1b[")) for line in lines):
+    if not any(line.startswith(("@@ ", "@@@", "diff --")) for line in lines):
         return None
-    reader = _DiffReader(without_colors(lines))
+    reader = _DiffReader(lines)
     reader.read()
     if not reader.files or share(reader.known, reader.total) < _MOSTLY:
         return None

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from buoyline.previews.lines import FAR_CHARS
-from buoyline.previews.source import visible
+from buoyline.previews.source import CONTINUED, visible
 
 MUST_SHOW_WEIGHT = 80.0
 """From this weight on, other lines are cut shorter to make room for a line."""
@@ -106,7 +106,6 @@ MAX_FACT_CHARS = 300
 ROW_CHARS = 170
 _ITEM_CHARS = 90
 _SAMPLED_CHARS = 400
-_CONTINUED = "\u2026 "
 
 _COLOUR = re.compile(r"(?:\x1b|\\x1b)\[[0-9;]{0,20}[A-Za-z]")
 
@@ -176,7 +175,7 @@ def without_colors(lines: Sequence[str]) -> Sequence[str]:
 
 def is_continued(line: str) -> bool:
     """Check whether *line* continues the line above it, as a view wraps long lines."""
-    return line.startswith(_CONTINUED)
+    return line.startswith(CONTINUED)
 
 
 def share(part: int, whole: int) -> float:

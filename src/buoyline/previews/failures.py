@@ -22,7 +22,6 @@ from buoyline.previews.digest import (
     matches,
     rows,
     shortened,
-    without_colors,
 )
 
 _FAILURE_CHARS = 600
@@ -162,7 +161,7 @@ def trace_digest(lines: Sequence[str]) -> Digest | None:
     beginnings = [hit.number for hit in matches(_BEGINNING, text, _MAX_BEGINNINGS)]
     if not beginnings:
         return None
-    kinds = _distinct(_traces(without_colors(lines), beginnings))
+    kinds = _distinct(_traces(lines, beginnings))
     if not kinds:
         return None
     return Digest(tuple(_facts(kinds)), tuple(_trace_findings(kinds)))

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from buoyline.previews.digest import Digest, Finding, counted, fact, rows, sampled, share, shortened, without_colors
+from buoyline.previews.digest import Digest, Finding, counted, fact, rows, sampled, share, shortened
 
 _LINE_CHARS = 1_000
 _LEAST = 0.85
@@ -61,13 +61,13 @@ def listing_digest(lines: Sequence[str]) -> Digest | None:
     Returns:
         Counts, and findings for the largest files or for files in conflict. None if the text is not a listing.
     """
-    sample = without_colors(sampled(lines))
+    sample = sampled(lines)
     if len(sample) < _LEAST_LINES:
         return None
     for patterns, read in _FORMS:
         if share(sum(any(pattern.match(line) for pattern in patterns) for line in sample), len(sample)) >= _LEAST:
-            return read(without_colors(lines))
-    return _paths(without_colors(lines)) if share(sum(map(_is_path, sample)), len(sample)) >= _LEAST else None
+            return read(lines)
+    return _paths(lines) if share(sum(map(_is_path, sample)), len(sample)) >= _LEAST else None
 
 
 def _is_path(line: str) -> bool:

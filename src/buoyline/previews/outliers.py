@@ -15,6 +15,7 @@ from math import fsum, isfinite
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from buoyline.previews.digest import OUTLIER_NOTE, Finding
+from buoyline.previews.source import CONTINUED
 
 _MAX_SHAPES = 10_000
 _SHAPE_BYTES = 160
@@ -52,7 +53,7 @@ _LEAST_WORDS = 3
 _LEAST_LETTERS = 3
 _MAX_SCORED = 400
 _MOST_FIELDS = 24
-_CONTINUED: Final = "\u2026 ".encode()
+_CONTINUED: Final = CONTINUED.encode()
 
 
 @dataclass(slots=True)
@@ -195,18 +196,14 @@ def _odd_fields(shapes: Shapes) -> Iterator[Finding]:
             break
         rows = [fields[place].split() for place in group]
         for column in list(zip(*rows, strict=False))[:_MOST_FIELDS]:
-            values, shown = _field_values(column)
+            value_of = {text: _field_value(text) for text in set(column)}
+            values = [value_of[text] for text in column] if len(value_of) > 1 else []
             for outlier in column_outliers(values)[:2]:
-                note = f"{shown[outlier.place].decode('utf-8', 'replace')[:40]}: {outlier.reason}"
+                note = f"{column[outlier.place].decode('utf-8', 'replace')[:40]}: {outlier.reason}"
                 found.append(Finding(shapes.sample[group[outlier.place]][0], outlier.weight - 14, note=note))
     found.sort(key=lambda finding: (-finding.weight, finding.number))
     for rank, finding in enumerate(found[:_MAX_FINDINGS]):
         yield Finding(finding.number, finding.weight - 2 * rank, note=finding.note)
-
-
-def _field_values(column: Sequence[bytes]) -> "tuple[Sequence[ColumnValue], Sequence[bytes]]":
-    distinct = {text: _field_value(text) for text in set(column)}
-    return ([] if len(distinct) == 1 else [distinct[text] for text in column]), column
 
 
 def _field_value(text: bytes) -> "ColumnValue":

@@ -24,7 +24,6 @@ from buoyline.previews.digest import (
     rows,
     sampled,
     share,
-    without_colors,
 )
 
 # Line numbers inside the text, as ``cat -n`` writes them.
@@ -411,7 +410,6 @@ def outline_digest(lines: Sequence[str]) -> Digest | None:
         The language, the number of lines, and an outline with the numbers of *lines*, which may begin with numbers of
         their own. None if the text is not source text.
     """
-    lines = without_colors(lines)
     gutter = without_line_numbers(lines)
     texts = lines if gutter is None else gutter.texts
     headings = heading_outline(texts)

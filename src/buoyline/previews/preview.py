@@ -297,7 +297,7 @@ def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before:
 
 
 DigestReader = Callable[[Sequence[str]], Digest | None]
-"""Reads the lines of a text, without line ends; returns None for a text of another kind."""
+"""Reads the lines of a text, without line ends and colors; returns None for a text of another kind."""
 
 RECORD_READERS: Final[Sequence[DigestReader]] = (records_digest, table_digest, diff_digest)
 """Readers of texts of a strict form; they find the outliers themselves."""

@@ -19,7 +19,6 @@ from buoyline.previews.digest import (
     sampled,
     share,
     shortened,
-    without_colors,
 )
 
 _LINE_CHARS = 600
@@ -66,13 +65,12 @@ def search_digest(lines: Sequence[str]) -> Digest | None:
         Counts, and the files by hits, each with the line of its first hit. None if less than four in five lines name a
         file.
     """
-    sample = without_colors(sampled(lines))
+    sample = sampled(lines)
     if len(sample) < _LEAST_LINES:
         return None
     for read, is_numbered in ((_numbered, True), (_headed, True), (_unnumbered, False)):
         if share(*_coverage(read(sample), sample)) < _LEAST - 0.1:
             continue
-        lines = without_colors(lines)
         found = list(read(lines))
         if share(*_coverage(iter(found), lines)) >= _LEAST:
             return _digest(found, lines, is_numbered=is_numbered)
