@@ -79,11 +79,12 @@ class Shapes:
             self._count(block, lines, number)
         sizes = list(map(len, lines))
         longest = sizes.index(max(sizes))
-        for place in sorted({longest, *range(-number % self._step, len(lines), self._step)}):
-            self.sample.append((number + place, lines[place][:_SHAPE_BYTES]))
-        while len(self.sample) > _MAX_SAMPLE:
+        places = range(-number % self._step, len(lines), self._step)
+        while len(self.sample) + len(places) + (longest not in places) > _MAX_SAMPLE:
             self._step *= 2
-            self.sample = [line for line in self.sample if line[0] % self._step == 0 or line[0] == number + longest]
+            self.sample = [line for line in self.sample if line[0] % self._step == 0]
+            places = range(-number % self._step, len(lines), self._step)
+        self.sample += [(number + place, lines[place][:_SHAPE_BYTES]) for place in sorted({longest, *places})]
 
     def _count(self, block: bytes, lines: Sequence[bytes], number: int) -> None:
         shapes = block.translate(None, _HEX).split(b"\n")
@@ -95,7 +96,7 @@ class Shapes:
             self.first[shape] = (number + where[shape], lines[where[shape]][:_SHAPE_BYTES])
         if self.is_full:
             counts = Counter({shape: counts[shape] for shape in self.first if shape in counts})
-        self.counts = self.counts + counts if self.counts else counts
+        self.counts.update(counts)
 
 
 def outlier_lines(shapes: Shapes) -> list[Finding]:
