@@ -11,6 +11,10 @@ before. For comparison: the recorded summary; the last characters of the archive
 identifiers in them, by count and recency (1 / (1 + age / 50) for each message with the identifier), with as many
 characters as the recorded summary, and with half as many.
 
+*Precision* is the share of the exact strings said under "Context to preserve" that the agent writes again after the
+compaction, in a message or in the arguments of a call. A heap of names keeps many needles and has little of it. Each
+share is given for all compactions together, and as the mean of the sessions, so that no long session decides alone.
+
 ``--derived`` looks for strings of other kinds in the sessions without a recorded compaction. They are cut at three
 fifths of their messages. The needles are strings that the agent says again after the cut: names, numbers, commands,
 plain words that are rare before it, and runs of four words. A hash of their names splits the sessions into two halves,
@@ -48,6 +52,8 @@ NEUTRAL = "The conversation goes on."
 SESSION = "s1"
 CONTEXT_TOKENS = 1_000_000
 """Large enough that nothing is compacted except on request."""
+
+PRECISION = "strings written again"
 
 DERIVED_SHARE = 0.05
 DERIVED_LEAST_TOKENS = 400
@@ -87,6 +93,12 @@ class Cut(NamedTuple):
     chars: int
     needles: list[Needle]
     recorded: str = ""
+
+    @property
+    def written_after(self) -> str:
+        """What the agent writes behind the compaction."""
+        views = map(view_of, self.conversation[self.at[-1] :])
+        return "\n".join(said_in(view) for view in views if view.role == "assistant")
 
 
 @dataclass
@@ -298,9 +310,23 @@ def prose_share(summary: Summary) -> float:
 
 
 def _is_ledger(line: str, strings: set[str]) -> bool:
-    shown = re.sub(r" \[[^\[\]\s:]+:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\]", "", line.removeprefix("- "))
-    parts = shown.rpartition(": ")[2].split()
+    parts = _words_of(line)
     return bool(parts) and all(part in strings for part in parts)
+
+
+def _words_of(line: str) -> list[str]:
+    shown = re.sub(r" \[[^\[\]\s:]+:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\]", "", line.removeprefix("- "))
+    return shown.rpartition(": ")[2].split()
+
+
+def strings_said(summary: Summary) -> list[str]:
+    """Return the exact strings in the lines that only list them."""
+    known = {item.text for item in summary.draft.items if item.kind in STRING_KINDS}
+    said: list[str] = []
+    for line in summary.draft.fields.get("context_to_preserve", "").splitlines():
+        if _is_ledger(line, known):
+            said += _words_of(line)
+    return said
 
 
 def list_of_names(cut: Cut, chars: int) -> str:
@@ -327,6 +353,8 @@ def measure(cuts: Iterable[Cut], *, verbose: bool, show: Path | None) -> None:
     """Print a table of all measures."""
     scores: dict[str, Score] = {}
     shares: list[tuple[float, float, float]] = []
+    sessions: dict[str, dict[str, list[bool]]] = {}
+    again = Score()
     kinds: dict[str, Score] = {}
     lost = unresolved = tokens = 0
     for number, cut in enumerate(cuts):
@@ -344,8 +372,14 @@ def measure(cuts: Iterable[Cut], *, verbose: bool, show: Path | None) -> None:
         for needle in cut.needles:
             for way, kept in ways.items():
                 scores.setdefault(way, Score()).note(needle, is_kept=needle.text in kept)
+                sessions.setdefault(way, {}).setdefault(cut.session, []).append(needle.text in kept)
             kinds.setdefault(needle.kind, Score()).note(needle, is_kept=needle.text in text)
             lost += not _is_stored(needle.text, found.stored)
+        after = cut.written_after
+        written = [string in after for string in strings_said(found.summary)]
+        again.all += written
+        if written:
+            sessions.setdefault(PRECISION, {}).setdefault(cut.session, []).extend(written)
         shares.append((found.cited_share, found.results_share, prose_share(found.summary)))
         unresolved += found.unresolved
         tokens += found.summary.tokens > cut.max_tokens
@@ -360,6 +394,10 @@ def measure(cuts: Iterable[Cut], *, verbose: bool, show: Path | None) -> None:
         if show is not None:
             (show / f"{number:02}-{cut.session}-{cut.at[-1]}.md").write_text(text, "utf-8")
     _report(scores, kinds, shares)
+    print(f"  {PRECISION:26} {share(again.all):5.1%} of {len(again.all)}")
+    print("  means of the sessions")
+    for way, by_session in sessions.items():
+        print(f"    {way:24} {sum(map(share, by_session.values())) / len(by_session):6.1%}")
     print(f"  lost {lost}, unresolved pointers {unresolved}, summaries over their tokens {tokens}")
 
 

@@ -65,7 +65,7 @@ def _claimed(line: Line) -> Iterator[str]:
     """Yield what has to stand in the lines word for word."""
     text = re.sub(r" \u00d7[0-9]+(?=$|[,}])", "", LEADS.sub("", line.text, count=1))
     if line.field == "current_state" and "“" not in text:
-        text = RELATIONS.sub("", text).replace("`", "")
+        text = RELATIONS.sub(" ", text).replace("`", "")
     quoted = re.search("“(.*)”", text)
     if quoted is not None:
         yield from re.split("…|” \u2013 “", quoted[1])  # an answer stands behind the question that it answers
@@ -102,7 +102,9 @@ def _cited(directory: Path, pointers: Sequence[Pointer]) -> str:
 def unheld(draft: Draft, directory: Path) -> list[tuple[str, Line]]:
     """Return what *draft* claims and the lines that it names do not hold."""
     missing: list[tuple[str, Line]] = []
-    records = {item.text for item in draft.items if item.kind == "record"}  # their keys and values are apart in a file
+    # Keys and values of a record are apart in a file, and several records on a line name their tool once.
+    named = {item.text for item in draft.items if item.kind == "record"}
+    records = named | {text.partition(": ")[2] for text in named}
     for line in _lines(draft):
         cited = _cited(directory, line.pointers)
         unescaped = cited.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"').replace("\\\\", "\\")

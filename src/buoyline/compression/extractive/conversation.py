@@ -1,18 +1,17 @@
 """The archived messages, read once for all fields of their summary."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Final
 
 from buoyline.compression.extractive.fact_text import ANSWERED, cut
 from buoyline.compression.extractive.lines import LineFinder, Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS, OccurrenceIndex, Occurrences, likelihood
+from buoyline.compression.extractive.phrases import asks, chars_of
 from buoyline.compression.extractive.snippets import Sections
 from buoyline.compression.extractive.speech import (
-    asks,
-    chars_of,
     ending_of,
     is_made_by_machine,
     plain_text,
@@ -109,6 +108,7 @@ class Conversation:
         self._values = {occurrence.text: self.value_of(occurrence) for occurrence in self.occurrences}
         users = self.spoken("user")
         self._first = users[0] if users else None
+        self._injected = frozenset(_injected(sources))
         self._endings = repeated_endings([source.message.text for source in users], at_least=MADE_ALIKE)
         self.typed = _without_repetitions([source for source in users if not self.is_made(source)] or users)
 
@@ -125,7 +125,9 @@ class Conversation:
         return {string for _, string in self._index.strings(text)}
 
     def is_made(self, source: SourceMessage) -> bool:
-        """Return whether a program made a user message: a notification, a shell prompt."""
+        """Return whether a program made a user message: a notification, a shell prompt, the text of a skill."""
+        if source.index in self._injected:
+            return True
         text = source.message.text
         is_task = source is self._first and not self.has_task
         return is_made_by_machine(text) or (ending_of(text) in self._endings and not is_task)
@@ -183,6 +185,19 @@ class Conversation:
     def spoken(self, role: Role) -> list[SourceMessage]:
         """Return the messages of one role that have text, in order."""
         return [source for source in self.sources if source.message.role == role and source.message.text.strip()]
+
+
+def _injected(sources: Sequence[SourceMessage]) -> Iterator[int]:
+    """Yield the indexes of long user messages directly behind a result or a command: a tool put its text in there.
+
+    A person who speaks behind a result interrupts the agent, and does so in few words.
+    """
+    for before, source in pairwise(sources):
+        message = source.message
+        if message.role == "user" and len(message.text) > MAX_TYPED_CHARS and not message.results:
+            is_command = before.message.role == "user" and is_made_by_machine(before.message.text)
+            if before.message.results or is_command:
+                yield source.index
 
 
 def _errors(made: Sequence[Step]) -> tuple[list[Step], list[Step], list[Step]]:

@@ -35,6 +35,30 @@ FILE_KINDS: Final[Mapping[str, str]] = {
 COUNTED_KINDS: Final = frozenset({"changed", "error", "untried", "tackled", "resolved"})
 """Kinds whose text includes their count."""
 
+READING_RANKS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        "task": 0,
+        "report": 0,  # the newest result
+        "intent": 0,
+        "prohibition": 0,
+        "working": 0,  # the newest request
+        "question": 0,
+        "repository": 1,
+        "error": 1,  # open
+        "check": 2,
+        "untried": 2,
+        "todo": 4,  # the plan
+        "completed": 4,
+    }
+)
+"""Kinds that a reader needs first; the others follow, the newest first, and those of one rank as well."""
+
+FILES_RANK: Final = 3
+OTHERS_RANK: Final = 5
+
+ORDERED_FIELDS: Final = frozenset({"task_overview", "context_to_preserve"})
+"""Fields in the order of the conversation: requests and rules follow from each other."""
+
 MIN_ROOT_CHARS: Final = 8
 """A shorter directory is not worth a name."""
 
@@ -64,7 +88,9 @@ _FORMS: Final[Mapping[str, str]] = MappingProxyType(
         "question": "Not answered yet: “{}”",
         "working": "In progress: “{}”",
         "intent": "The agent was at: “{}”",
+        "looked": "Looked at: {}",
         "constraint": "User: “{}”",
+        "prohibition": "User: “{}”",
     }
 )
 _SENTENCE_END = re.compile(r"[.!?;](?= )|[\u3002\uff01\uff1f\uff1b]")
@@ -117,7 +143,7 @@ def mark_of(pointers: Iterable[Pointer]) -> str:
 def field_text(items: Iterable[Fact]) -> str:
     """Return the text of one field.
 
-    Sentences come in the order of the conversation, then exact strings, those of one file together.
+    What is needed first comes first, then sentences, the newest first, then exact strings, those of one file together.
     """
     return "\n".join(f"- {text}{mark_of(pointers)}" for text, pointers in _lines(items))
 
@@ -129,15 +155,29 @@ def pointers_of(items: Iterable[Fact]) -> Iterator[Pointer]:
 
 def _lines(items: Iterable[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
     chosen = list(items)
-    yield from _file_lines([item for item in chosen if item.kind in FILE_KINDS])
     prose = sorted((item for item in chosen if item.kind not in STRING_KINDS | FILE_KINDS.keys()), key=_reading_order)
-    for is_shared, group in groupby(prose, _sharing):
+    yield from _prose_lines(item for item in prose if _rank_of(item) < FILES_RANK)
+    yield from _file_lines([item for item in chosen if item.kind in FILE_KINDS])
+    yield from _prose_lines(item for item in prose if _rank_of(item) >= FILES_RANK)
+    yield from ((row.text, tuple(row.pointers)) for row in rows(item for item in chosen if item.kind in STRING_KINDS))
+
+
+def _prose_lines(items: Iterable[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
+    for is_shared, group in groupby(items, _sharing):
         members = list(group)
         lines = [members] if is_shared else [[item] for item in members]
         for line in lines:
             pointers = merged_pointers(pointer for item in line for pointer in item.pointers)
-            yield BETWEEN.join(map(said, line)), line[0].pointers if len(line) == 1 else pointers
-    yield from ((row.text, tuple(row.pointers)) for row in rows(item for item in chosen if item.kind in STRING_KINDS))
+            yield BETWEEN.join(_without_repeated_tools(line)), line[0].pointers if len(line) == 1 else pointers
+
+
+def _without_repeated_tools(items: Iterable[Fact]) -> Iterator[str]:
+    """Yield the words of facts that share a line; the tool of several records is named once."""
+    last = ""
+    for item in items:
+        tool = item.text.partition(": ")[0] if item.kind == "record" else ""
+        yield said(item).removeprefix(f"{tool}: ") if tool and tool == last else said(item)
+        last = tool
 
 
 def _file_lines(items: list[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
@@ -175,9 +215,14 @@ def root_of(paths: Iterable[str]) -> str:
     return f"{common}/" if len(common) >= MIN_ROOT_CHARS else ""
 
 
-def _reading_order(item: Fact) -> tuple[int, str, int, str]:
-    """Sort by time, and facts of one message in its own order."""
-    return item.last_seen, item.kind, item.order, item.text
+def _reading_order(item: Fact) -> tuple[int, int, str, int, str]:
+    """Sort by kind and then by time, and facts of one message in its own order."""
+    is_in_order = item.field in ORDERED_FIELDS
+    return _rank_of(item), item.last_seen if is_in_order else -item.last_seen, item.kind, item.order, item.text
+
+
+def _rank_of(item: Fact) -> int:
+    return READING_RANKS.get(item.kind, OTHERS_RANK)
 
 
 def _sharing(item: Fact) -> tuple[int, tuple[Pointer, ...]] | None:

@@ -14,15 +14,15 @@ from buoyline.compression.extractive.edits import edit_in
 from buoyline.compression.extractive.fact_text import ANSWERED, cut
 from buoyline.compression.extractive.lines import Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
+from buoyline.compression.extractive.phrases import asks, chars_of, forbids, is_rule, looks_ahead, offers
 from buoyline.compression.extractive.sentence_rank import MIN_CHARS, ranked_sentences
 from buoyline.compression.extractive.speech import (
     MIN_SENTENCE_CHARS,
-    chars_of,
-    is_rule,
     last_words,
     plain_text,
     split_closing,
     without_blocks,
+    written_texts,
 )
 from buoyline.compression.extractive.steps import grouped_calls, varying_argument
 from buoyline.compression.identifiers import readable, sentences
@@ -58,12 +58,22 @@ RESOLVED_ERROR: Final = 0.0
 REPOSITORY: Final = 6.0
 CHECK: Final = 4.5
 FAILED_CHECK: Final = 5.5
+OLD_CHECK: Final = 2.0
+"""A check that passed, behind the newest ones: mostly a part of what they check."""
+NEWEST_CHECKS: Final = 3
+
 STALE_CHECK: Final = 1.0
 """Subtracted if a file was changed since its last run."""
 NEWEST_EDIT: Final = 2.5
 """The last edit of a file."""
 EDIT: Final = 1.5
+CONTENT: Final = 0.5
+"""The result that holds a large file."""
+LARGE_LINES: Final = 150
+
 REFUSAL: Final = 3.0
+PROHIBITION: Final = 6.0
+"""Never forgotten: the agent must not do it in twenty compactions either."""
 RULE: Final = 1.0
 REMARK: Final = 0.0
 
@@ -100,6 +110,12 @@ _REFUSED = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """The result of a call that the user refused with words of their own."""
+
+_EMPTY_OUTCOME = re.compile(r"\W*no output\W*|\S{0,20}[$#>%]", re.IGNORECASE)
+"""Of a command: nothing, or the prompt of a shell."""
+
+_PREPARES = re.compile(r"\s*(?:(?:cd|mkdir|sleep|export|source|set|pwd)\b[^\n;&|]*(?:&&|;|\s)*)+")
+"""A command that only prepares others."""
 
 _COMMITS = re.compile(r"\bgit (?:add|commit|push)\b")
 
@@ -195,6 +211,7 @@ def _names(paths: Iterable[str]) -> str:
 
 def _checks(conversation: Conversation) -> Iterator[Fact]:
     limits, work = conversation.limits, conversation.work
+    newest = list(work.checks)[-NEWEST_CHECKS:]
     for check in work.checks.values():
         text = f"`{cut(check.command, limits.line, limits.counter)}`"
         match check.outcome:
@@ -209,6 +226,8 @@ def _checks(conversation: Conversation) -> Iterator[Fact]:
             names = _names(check.changed_between)
             text += f"; changed in between: {names}" if names else ""
         weight = {"fails": FAILED_CHECK, "passes": CHECK, "ran": DONE}[check.outcome]
+        if check.outcome == "passes" and check.command not in newest:
+            weight = OLD_CHECK
         if stale := work.changed_since(check.last):
             text += f"; not run since {_names(stale[-SHOWN_CHANGES:])} changed"
             weight -= STALE_CHECK
@@ -225,6 +244,12 @@ def _files(conversation: Conversation) -> Iterator[Fact]:
         if one.edit:
             text = f"{_names([one.path])}: {cut(one.edit, 2 * limits.line, limits.counter)}"
             yield _citing(Fact("current_state", "edit", text, None, one.last, weight=NEWEST_EDIT), one.pointers)
+    for one in sorted(files.values(), key=lambda one: -one.last):
+        if one.content is not None and one.content.end - one.content.start >= LARGE_LINES:
+            place = replace(one.content, end=one.content.start)
+            yield Fact(
+                "current_state", "content", f"{_names([one.path])} as it was read", place, one.last, weight=CONTENT
+            )
     for step in conversation.steps:
         if step.action.operation != "change" or step.has_failed or (edit := edit_in(step.action.arguments)) is None:
             continue
@@ -277,14 +302,17 @@ def preserved(conversation: Conversation) -> Iterator[Fact]:
     limits = conversation.limits
     for source in conversation.typed:
         is_task = source is conversation.typed[0] and not conversation.has_task
-        if _is_pasted(source) and not is_task:
-            continue
         for position, sentence in enumerate(sentences(source.message.text)):
-            if not conversation.says_something(sentence) or (_is_pasted(source) and not is_rule(sentence)):
+            is_forbidding = forbids(sentence)
+            if not conversation.says_something(sentence):
+                continue
+            if _is_pasted(source) and not (is_rule(sentence) or is_forbidding):
                 continue
             weight = RULE + is_task if is_rule(sentence) or is_task else REMARK
-            text = cut(sentence, 2 * limits.line, limits.counter)
-            yield conversation.item("context_to_preserve", "constraint", text, source, weight=weight, order=position)
+            kind = "prohibition" if is_forbidding else "constraint"
+            text = cut(sentence, (4 if is_forbidding else 2) * limits.line, limits.counter)
+            weight = PROHIBITION - _is_pasted(source) if is_forbidding else weight
+            yield conversation.item("context_to_preserve", kind, text, source, weight=weight, order=position)
     for occurrence in conversation.occurrences:
         yield Fact(
             field="context_to_preserve",
@@ -304,28 +332,53 @@ def _operations(conversation: Conversation) -> Iterator[Fact]:
     said = words[0].index if words else -1
     newest: dict[str, Step] = {}
     for step in conversation.steps:
-        # A failure with an error message is an error, which says if it is open; checks and commits are state.
-        command = step.action.command
-        is_operation = step.action.operation in {"run", "act"} or (
-            step.action.operation == "look" and not step.action.paths
-        )
-        if is_operation and not step.errors and not checks_in(command) and not _COMMITS.search(command):
+        if _is_operation(step):
             spoken = readable(step.action.spoken())
             newest.pop(spoken, None)
             newest[spoken] = step
-    together, apart = grouped_calls(newest.values())
+    looks = [step for step in newest.values() if step.action.command and step.action.is_harmless]
+    yield from _looks(conversation, looks)
+    together, apart = grouped_calls(step for step in newest.values() if step not in looks)
     for first, *others in together:
         made = [first, *others]
-        yield from _series(conversation, made, SERIES if made[-1].call.index >= said else DONE)
+        is_look = first.action.operation == "look"
+        yield from _series(conversation, made, SERIES if made[-1].call.index >= said and not is_look else DONE)
     for step in apart:
         spoken = readable(step.action.spoken())
         outcome = cut(step.outcome.text, limits.line if step.has_failed else limits.line // 2, limits.counter)
         text = cut(f"$ {spoken}" if step.action.command else spoken, limits.line, limits.counter)
         weight = FAILED if step.has_failed else LOOKED if step.action.is_harmless else DONE
         weight += LATELY if weight == DONE and step.call.index >= said else 0
-        shown = f"{text}{ARROW}{outcome}" if outcome else text
+        shown = f"{text}{ARROW}{outcome}" if outcome and not _EMPTY_OUTCOME.fullmatch(outcome) else text
         item = conversation.item("current_state", "done", shown, step.call, weight=weight)
         yield _citing(item, step.citations_for(text.removeprefix("$ "), step.outcome, conversation.citations))
+
+
+def _is_operation(step: "Step") -> bool:
+    """Return whether a call is a fact of its own: errors, checks and commits are others, and a thought is no fact."""
+    action = step.action
+    if step.errors or checks_in(action.command) or _COMMITS.search(action.command):
+        return False
+    if action.operation == "look" and not action.command:
+        return not action.paths and not any(written_texts(action))
+    if _PREPARES.fullmatch(action.command):
+        return False
+    return action.operation in {"run", "act"} and not (step.has_failed and action.is_harmless)
+
+
+def _looks(conversation: Conversation, made: Sequence["Step"]) -> Iterator[Fact]:
+    """Yield one fact for the commands that only looked at something, the newest ones."""
+    limits = conversation.limits
+    pointers: tuple[Pointer, ...] = ()
+    shown: list[str] = []
+    for step in reversed(made):
+        command = cut(step.action.command, limits.line // 2, limits.counter)
+        more = merged_pointers((*([step.call.pointer] if step.call.pointer else []), *pointers))
+        if shown and limits.counter.exceeds(f"{shown[0]}, `{command}`", 2 * limits.line):
+            break
+        pointers, shown = more, [", ".join([*shown, f"`{command}`"])]
+    for text in shown:
+        yield _citing(Fact("current_state", "looked", text, None, made[-1].call.index, weight=LOOKED), pointers[-1:])
 
 
 def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -> Iterator[Fact]:
@@ -383,8 +436,8 @@ def _findings(conversation: Conversation) -> Iterator[Fact]:
     """Yield sentences of the agent and of prose that tools returned, the more telling ones with more weight."""
     limits = conversation.limits
     for found in ranked_sentences(conversation):
-        text = cut(_without_bars(found.text), 2 * limits.line, limits.counter)
         kind = "record" if found.words else "finding"
+        text = cut(_without_bars(found.text), (4 if found.words else 2) * limits.line, limits.counter)
         item = conversation.item(
             "important_discoveries", kind, text, found.source, weight=found.weight, order=found.position
         )
@@ -487,8 +540,9 @@ def _asked(conversation: Conversation) -> Iterator[Fact]:
     """Yield the user's newest message if nobody has answered it or the agent works on it."""
     limits = conversation.limits
     for source in conversation.typed[-1:]:
-        is_pasted = len(source.message.text) > MAX_TYPED_CHARS
-        passage = conversation.quoted(source, limits.line if is_pasted else limits.asked)
+        is_in_overview = source is conversation.typed[0] and not conversation.has_task
+        is_short = is_in_overview or len(source.message.text) > MAX_TYPED_CHARS
+        passage = conversation.quoted(source, limits.line if is_short else limits.asked)
         if not _is_begun(conversation, source):
             yield _citing(conversation.item(FIELD, "question", passage.text, source, weight=QUESTION), passage.pointers)
         elif source is newest_request(conversation):
@@ -500,6 +554,9 @@ def _awaited(conversation: Conversation) -> Iterator[Fact]:
     limits = conversation.limits
     for source in conversation.spoken("assistant")[-1:]:
         if not source.message.calls and source.index > conversation.last_operation:
-            for position, sentence in enumerate(split_closing(plain_text(source.message.text))[1]):
+            closing = split_closing(plain_text(source.message.text))[1]
+            for position, sentence in enumerate(closing):
+                if not asks(sentence) and (offers(sentence) or not looks_ahead(sentence)):
+                    continue
                 text = cut(sentence, limits.report // 2, limits.counter)
                 yield conversation.item(FIELD, "closing", text, source, weight=CLOSING, order=position)

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from buoyline.compression.extractive.lines import LineFinder
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
-from buoyline.compression.extractive.speech import asks, is_made_by_machine, letters_of, list_in, tasks_of
+from buoyline.compression.extractive.phrases import asks
+from buoyline.compression.extractive.speech import is_made_by_machine, letters_of, list_in, tasks_of
 from buoyline.compression.extractive.steps import Step
 from buoyline.compression.identifiers import readable
 from buoyline.compression.summary import SourceMessage

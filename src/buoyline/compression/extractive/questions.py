@@ -6,14 +6,8 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from buoyline.compression.extractive.lines import LineFinder, merged_pointers
-from buoyline.compression.extractive.speech import (
-    asks,
-    is_made_by_machine,
-    leads_in,
-    list_in,
-    plain_text,
-    split_closing,
-)
+from buoyline.compression.extractive.phrases import asks, leads_in
+from buoyline.compression.extractive.speech import is_made_by_machine, list_in, plain_text, split_closing
 from buoyline.compression.extractive.steps import Step
 from buoyline.compression.identifiers import readable
 from buoyline.compression.summary import SourceMessage

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
@@ -22,6 +23,7 @@ from buoyline.compression.extractive.fact_text import (
 from buoyline.compression.extractive.occurrences import likelihood
 from buoyline.compression.extractive.snippets import (
     LABEL_KIND,
+    SAID_NEED,
     CitedSpan,
     Snippet,
     StringCandidate,
@@ -66,6 +68,7 @@ class SnippetIndex:
         max_tokens: float,
         cited: Iterable[Pointer] = (),
         said: Iterable[Fact] = (),
+        least_need: float = SAID_NEED,
     ) -> tuple[list[Fact], int]:
         """Choose strings and the lines that are cited for them.
 
@@ -74,6 +77,7 @@ class SnippetIndex:
             max_tokens: Of the lines that say them, pointers included.
             cited: Lines that are cited already; their strings are only one look away.
             said: Facts that are said already: a place in one of their files shares a line with them.
+            least_need: Of a string that is said and not only cited.
 
         Returns:
             The strings with their pointers, most needed first, and their tokens.
@@ -96,6 +100,7 @@ class SnippetIndex:
             max_places=self._sections.most_in_a_row,
             line_tokens=self._sections.line_tokens,
             named={pointer.path for item in said if item.kind in STRING_KINDS for pointer in item.pointers},
+            least_need=least_need,
         )
         chosen: list[tuple[int, Fact]] = []
         labels: list[Fact] = []
@@ -103,6 +108,10 @@ class SnippetIndex:
             strings = [ranked[position][0] for position in (*span.said, *span.near)]
             pointers, label = self._labelled(self._lines(span, keys, strings), strings[0])
             labels += label
+            if not (span.said or label) and pointers:
+                labels.append(
+                    Fact(strings[0].field, LABEL_KIND, "", pointers[0], strings[0].last_seen, also=pointers[1:])
+                )
             chosen += [(position, self._on(ranked[position][0], pointers)) for position in span.said]
         used = sum(wanted[position].tokens for position, _ in chosen)
         used += math.ceil(sum(span.mark_tokens for span in found))
@@ -217,6 +226,12 @@ MAX_STRINGS_SHARE: Final = 0.14
 LEAST_NEED: Final = 0.045
 """Of a string, while there are sentences left to say: one in 22 is written again."""
 
+ROOM_FOR_SENTENCES: Final = 0.5
+"""Of the tokens that are left: if all other sentences need no more, strings of little need are said as well."""
+
+LAST_STRINGS_SHARE: Final = 0.05
+"""Of the whole, for strings when all sentences had their turn."""
+
 RULES_SHARE: Final = 0.07
 """Of the whole, for the user's rules."""
 
@@ -232,11 +247,19 @@ TASK_TOKENS: Final = 100
 
 REQUEST_KIND: Final = "request"
 
+PROHIBITION_KIND: Final = "prohibition"
+PROHIBITIONS_SHARE: Final = 0.25
+"""Of the whole, for what the user forbade: a fence that is forgotten is worse than a fact that is looked up."""
+
+SAID_BY_START: Final = frozenset({"finding", "constraint", "closing"})
+SAID_CHARS: Final = 80
+"""Two sentences of these kinds that begin with so many same characters are one."""
+
 NEWEST_REQUESTS: Final = 3
 NEWEST_REQUEST_TOKENS: Final = 80
 """A shorter quotation precedes everything but the task; a longer one competes with all other facts."""
 
-NEWEST_REQUESTS_SHARE: Final = 0.1
+NEWEST_REQUESTS_SHARE: Final = 0.13
 """Of the whole summary, for the newest short requests: a long first task could crowd one of them out."""
 
 MAX_CARRIED_FACTS: Final = 2_000
@@ -323,6 +346,7 @@ def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetInde
     prose = [name for name in SHARES if name in queues and name != STRINGS_FIELD]
     selection.choose_first(queues.get("task_overview", []))
     selection.choose_newest(queues.get("task_overview", []))
+    selection.choose_prohibitions(queues.get(STRINGS_FIELD, []))
     for name in prose:
         if name == NEXT_FIELD:
             selection.assure(queues[name], max(NEXT_TOKENS, int(selection.share_of(name) * request.max_tokens)))
@@ -351,13 +375,14 @@ def _fill_strings(
     strings = [item for item in queue if item.kind in STRING_KINDS and item.kind != LABEL_KIND]
     share = selection.share_of(STRINGS_FIELD)
     selection.fill(rules, share=RULES_SHARE)
-    selection.fill_strings(strings, terms, share=min(share, MAX_STRINGS_SHARE))
+    has_room = selection.has_room_for(chain(rules, *prose.values()))
+    selection.fill_strings(strings, terms, share=min(share, MAX_STRINGS_SHARE), is_last=has_room)
     for _ in range(2):
         selection.spread(prose)
         for waiting in (*prose.values(), rules):
             selection.fill(waiting, share=1.0)
         selection.count_again()
-    selection.fill_strings(strings, terms, share=0.05)
+    selection.fill_strings(strings, terms, share=LAST_STRINGS_SHARE, is_last=has_room)
 
 
 def _digest(ranked: Iterable[Fact], name: str) -> list[Fact]:
@@ -383,6 +408,7 @@ class Selection:
         self._first = request.sources[0].index
         self._unused = 0.0
         self._all_shares = sum(SHARES.get(name, CUSTOM_SHARE) for name in request.fields)
+        self._least_said = SAID_NEED
         self._said = ""
         self._said_strings: set[str] = set()
         self._lines: set[tuple[str, int, tuple[Pointer, ...]]] = set()
@@ -411,6 +437,22 @@ class Selection:
         for item in sorted(requests, key=lambda request: request.last_seen, reverse=True)[:NEWEST_REQUESTS]:
             cost = self._cost(item)
             if cost <= min(room, self._left):
+                room -= cost
+                self._choose_first_of(queue, item, item)
+
+    def choose_prohibitions(self, queue: list[Fact]) -> None:
+        """Choose what the user forbade, unless a quotation says it: whole, or not at all.
+
+        What was typed comes before what was pasted, and newer words before older ones.
+        """
+        room = PROHIBITIONS_SHARE * self.max_tokens
+        for item in sorted(queue, key=lambda one: (one.weight, one.last_seen), reverse=True):
+            if item.kind != PROHIBITION_KIND:
+                continue
+            if self._is_said(item):
+                queue.remove(item)
+                self._choose(item, is_said=True)
+            elif (cost := self._cost(item)) <= min(room, self._left):
                 room -= cost
                 self._choose_first_of(queue, item, item)
 
@@ -465,8 +507,16 @@ class Selection:
         """Return whether the last summary said it; a fact that it had no room for competes with new ones."""
         return item.is_shown and item.last_seen < self._first
 
-    def fill_strings(self, queue: list[Fact], terms: frozenset[str], *, share: float) -> None:
-        """Choose exact strings from *queue* together with the lines that they share; see `fill`."""
+    def fill_strings(self, queue: list[Fact], terms: frozenset[str], *, share: float, is_last: bool = False) -> None:
+        """Choose exact strings from *queue* together with the lines that they share; see `fill`.
+
+        Args:
+            queue: Strings, most needed first.
+            terms: Of the caller's focus.
+            share: Of all tokens.
+            is_last: There is nothing else to say, so that strings of little need are said as well.
+        """
+        self._least_said = 0.0 if is_last else SAID_NEED
         room = min(share * self.max_tokens + self._unused, self._left)
         waiting: list[Fact] = []
         for item in queue:
@@ -478,11 +528,15 @@ class Selection:
         needs = [(item, need) for item in waiting if (need := self._need(item, terms)) >= least]
         old = [found for found in needs if self._was_shown(found[0])]
         cited = [pointer for items in self.choice.shown.values() for item in items for pointer in item.pointers]
-        chosen, used = self._snippets.selected(old, CARRIED_STRINGS_SHARE * room) if len(old) < len(needs) else ([], 0)
+        chosen, used = (
+            self._snippets.selected(old, CARRIED_STRINGS_SHARE * room, least_need=self._least_said)
+            if len(old) < len(needs)
+            else ([], 0)
+        )
         carried = {item.text for item in chosen}
         new = [found for found in needs if found[0].text not in carried]
         said = [*self.choice.shown[STRINGS_FIELD], *chosen]
-        others, more = self._snippets.selected(new, room - used, cited, said)
+        others, more = self._snippets.selected(new, room - used, cited, said, self._least_said)
         chosen, used = [*others, *chosen], used + more
         self.choice.shown[STRINGS_FIELD] += chosen
         shown = {(item.kind, item.text) for item in chosen}
@@ -498,8 +552,18 @@ class Selection:
             for item in queue
             if item.kind in STRING_KINDS and item.text not in said and not contains_whole(self._said, item.text)
         ]
+        needs = [found for found in needs if found[1] >= self._least_said]
         chosen = self._snippets.alongside(needs, self.choice.shown[STRINGS_FIELD], self._left)
         self.choice.shown[STRINGS_FIELD] += chosen
+
+    def has_room_for(self, items: Iterable[Fact]) -> bool:
+        """Return whether all *items* fit a part of the tokens that are left."""
+        room = ROOM_FOR_SENTENCES * self._left
+        for item in items:
+            room -= self._cost(item)
+            if room < 0:
+                return False
+        return True
 
     def count_again(self) -> None:
         """Count the chosen facts together, since they join lines, and free the rest."""
@@ -561,7 +625,9 @@ class Selection:
         """Return whether a chosen sentence says it already; an open state is news even of quoted words."""
         if item.kind in OPEN_KINDS:
             return False
-        return item.text.removesuffix(CUT).rstrip() in self._said
+        words = item.text.removesuffix(CUT).rstrip()
+        # A quotation of another length says it as well; a ban must be whole.
+        return words in self._said or (item.kind in SAID_BY_START and words[:SAID_CHARS] in self._said)
 
     def _choose(self, item: Fact, *, is_said: bool) -> None:
         if is_said:

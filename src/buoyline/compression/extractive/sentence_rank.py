@@ -8,15 +8,26 @@ coverage as in Gillick and Favre, "A Scalable Global Model for Summarization", 2
 import heapq
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.citations import CUT
-from buoyline.compression.extractive.lines import ResultText, result_texts
-from buoyline.compression.extractive.records import rows_of
-from buoyline.compression.extractive.speech import announces, asks, chars_of, leads_in, plain_text
+from buoyline.compression.extractive.lines import ResultText
+from buoyline.compression.extractive.phrases import (
+    announces,
+    asks,
+    chars_of,
+    concedes,
+    corrects_itself,
+    is_heading,
+    leads_in,
+    offers,
+)
+from buoyline.compression.extractive.records import RowPlace, rows_of, rows_worth_a_line
+from buoyline.compression.extractive.speech import ParsedCall, plain_text, written_texts
 from buoyline.compression.identifiers import outer_text, sentences
 from buoyline.compression.summary import SourceMessage
 
@@ -31,15 +42,33 @@ MAX_ARGUMENT_CHARS: Final = 2_000
 MIN_CHARS: Final = 25
 STEM_CHARS: Final = 7
 
-# The quality of a sentence by its author; set by judgement on recorded sessions.
-ANSWER: Final = 1.1
-"""The agent's message without a call."""
-REMARK: Final = 0.9
-"""Beside a call."""
-RECORD: Final = 0.7
-"""A row of a tool's JSON."""
-PROSE: Final = 0.55
-"""Sentences that a tool returned, as a sub-agent does."""
+QUALITIES: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "answer": 1.1,  # the agent's message without a call: it was written for a reader
+        "remark": 0.9,  # beside a call: half of them say what was found, half what comes next
+        "written": 0.75,  # prose in the arguments of a call: messages of commits, replies, thoughts
+        "record": 0.7,  # a row of a tool's JSON: facts, and many that nobody needs
+        "prose": 0.55,  # sentences that a tool returned, as a sub-agent or a search does
+        "read": 0.25,  # sentences of a file that was read: it can be read again, and is mostly about other things
+    }
+)
+"""How much sentences are worth by their origin, set by judgement on recorded sessions."""
+
+FACTORS: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "cue": 1.5,  # says a cause, a decision, a change or a failure
+        "announces": 0.08,  # it was done or dropped since; said if there is nothing else
+        "hedges": 0.7,  # most guesses were settled since
+        "short": 0.5,  # without a name, number or piece of code
+        "asks": 0.3,
+        "praises": 0.5,
+        "before a call": 0.7,  # looks ahead, in any language
+        "heading": 0.4,
+        "row": 0.8,  # of a table
+        "withdrawn": 0.25,  # the next sentence takes it back
+    }
+)
+"""What a sentence is multiplied by for its form."""
 
 STRING_WEIGHT: Final = 8.0
 """Of an exact string, times how likely it is used again."""
@@ -69,13 +98,28 @@ _CUES = re.compile(
 )
 """Words of causes, decisions, changes and failures."""
 
+_REASON = re.compile(
+    r"\b(?:because|since|so that|due to|instead of|weil|parce que|porque)\b|\u56e0\u4e3a", re.IGNORECASE
+)
+"""In an announcement that says why; the others were done or dropped since."""
+
+_HEDGES = re.compile(
+    r"\b(?:looks? like|seems?|likely|probably|might|perhaps|suspect|vermutlich|wahrscheinlich)\b|peut-\u00eatre"
+    r"|\u53ef\u80fd|\u4f3c\u4e4e",
+    re.IGNORECASE,
+)
+_EXACT = re.compile(r"[\d`/_]|[a-z][A-Z]|\w\.\w")
+SHORT_CHARS: Final = 60
+
 _LINK = re.compile(r"\W{0,4}!?\[[^\]\n]{0,300}\]\(")
+_ADDRESS = re.compile(r"https?://\S+")
 _PRAISE = re.compile(
     r"\W{0,3}(?:perfect|great|excellent|good|awesome|you're (?:absolutely )?right|absolutely|sure|okay)\b[!.,]",
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(r"\buser\b[^.\n]{0,60}\b(?:rejected|doesn't want|refused|declined)\b")
 _SENTENCE_END = re.compile(r"[.:!?\u3002]\W{0,3}$")
+_VALUE = re.compile(r"[\w.-]{3,60}")
 _NUMBERED = re.compile(r"\s*\d+[\u2192:|]")
 _COMMON: Final = frozenset(
     {
@@ -259,24 +303,79 @@ def _concept_weights(conversation: "Conversation") -> dict[str, float]:
 
 def _candidates(conversation: "Conversation") -> Iterator[_Candidate]:
     length, first = len(conversation.sources), conversation.sources[0].index
+    withdrawn = _withdrawn(conversation.sources)
     for source in conversation.sources:
         message = source.message
         recency = 0.7 + 0.3 * (source.index - first) / length
-        if message.role == "assistant" and message.text.strip():
-            quality = (REMARK if message.calls else ANSWER) * recency
+        if message.role == "assistant" and message.text.strip() and source.index not in withdrawn:
+            quality = QUALITIES["remark" if message.calls else "answer"] * recency
             yield from _of_text(plain_text(message.text[:MAX_TEXT_CHARS]), source, quality)
-        for reading in result_texts(source):
-            if _REFUSAL.search(reading.text[:400]):
-                continue
-            text = reading.searched[:MAX_TEXT_CHARS]
-            shown = plain_text(text)
-            if _is_prose(shown):
-                yield from _of_text(shown, source, PROSE * recency, reading)
-            else:
-                for position, row in enumerate(rows_of(text)):
-                    words = CUT.join(" ".join(row.values).split())
-                    concepts = concepts_of(row.text)
-                    yield _Candidate(row.text, source, position, RECORD * recency, concepts, reading, words)
+    for step in conversation.steps:
+        recency = 0.7 + 0.3 * (step.call.index - first) / length
+        for text in written_texts(step.action):
+            yield from _of_text(text[:MAX_TEXT_CHARS], step.call, QUALITIES["written"] * recency)
+    yield from _of_results(conversation)
+
+
+def _withdrawn(sources: Iterable[SourceMessage]) -> set[int]:
+    """Return the indexes of the agent's answers that the user questioned so that the agent took them back."""
+    found: set[int] = set()
+    answer = asked = -1
+    for source in sources:
+        message = source.message
+        if message.role == "user" and message.text.strip():
+            asked = answer
+        elif message.role == "assistant" and message.text.strip():
+            if asked >= 0 and concedes(message.text):
+                found.add(asked)
+            answer, asked = source.index, -1
+    return found
+
+
+def _of_results(conversation: "Conversation") -> Iterator[_Candidate]:
+    """Yield sentences and records of what tools returned; of many records of one form those that were spoken of."""
+    length, first = len(conversation.sources), conversation.sources[0].index
+    records: defaultdict[tuple[str, str], list[RowPlace]] = defaultdict(list)
+    for step in conversation.steps:
+        reading = step.reading
+        if reading is None or _REFUSAL.search(reading.text[:400]):
+            continue
+        text = reading.searched[:MAX_TEXT_CHARS]
+        for position, row in enumerate(rows_of(text)):
+            records[step.action.name, row.form].append(RowPlace(row, reading, position))
+        shown = plain_text(text)
+        if _is_prose(shown):
+            recency = 0.7 + 0.3 * (reading.source.index - first) / length
+            yield from _of_text(shown, reading.source, QUALITIES[_origin_of(step.action)] * recency, reading)
+    spoken = _spoken_words(conversation)
+    for (name, _), rows in records.items():
+        for row, reading, position in rows_worth_a_line(rows, spoken):
+            recency = 0.7 + 0.3 * (reading.source.index - first) / length
+            words = CUT.join(" ".join(row.values).split())
+            quality = QUALITIES["record"] * recency
+            text = f"{name}: {row.text}"
+            yield _Candidate(text, reading.source, position, quality, concepts_of(row.text), reading, words)
+
+
+def _origin_of(action: ParsedCall) -> str:
+    return "read" if action.operation == "look" and action.paths else "prose"
+
+
+def _spoken_words(conversation: "Conversation") -> frozenset[str]:
+    """Return the words in messages and arguments: a record with one of them was used or spoken of."""
+    texts = (
+        "\n".join([source.message.text[:MAX_TEXT_CHARS], *(call.arguments for call in source.message.calls)])
+        for source in conversation.sources
+        if source.message.role in {"user", "assistant"}
+    )
+    return frozenset(word for text in texts for word in _VALUE.findall(text))
+
+
+def _is_link(sentence: str) -> bool:
+    """Return whether a sentence begins with a link, or consists of addresses by half."""
+    if _LINK.match(sentence):
+        return True
+    return "://" in sentence and 2 * sum(map(len, _ADDRESS.findall(sentence))) > len(sentence)
 
 
 def _is_prose(text: str) -> bool:
@@ -297,16 +396,23 @@ def _of_text(
 ) -> Iterator[_Candidate]:
     said = list(sentences(text))
     for position, sentence in enumerate(said):
-        if len(sentence) < MIN_CHARS or leads_in(sentence) or _LINK.match(sentence):
+        if len(sentence) < MIN_CHARS or leads_in(sentence) or offers(sentence) or _is_link(sentence):
             continue
+        if reading is None and asks(sentence):
+            continue  # the newest is a next step, and the others were answered
         is_before_call = bool(source.message.calls) and position == len(said) - 1
-        factors = (
-            (1.5, _CUES.search(sentence)),
-            (0.2, announces(sentence)),
-            (0.3, asks(sentence)),
-            (0.5, _PRAISE.match(sentence)),
-            (0.7, is_before_call),
-            (0.8, sentence.startswith("|")),
-        )
-        found = quality * math.prod(factor for factor, applies in factors if applies)
+        is_withdrawn = corrects_itself(said[position + 1]) if position + 1 < len(said) else False
+        applies = {
+            "cue": _CUES.search(sentence),
+            "announces": announces(sentence) and not _REASON.search(sentence),
+            "hedges": _HEDGES.search(sentence),
+            "short": chars_of(sentence) < SHORT_CHARS and not _EXACT.search(sentence),
+            "asks": asks(sentence),
+            "praises": _PRAISE.match(sentence),
+            "before a call": is_before_call,
+            "heading": is_heading(sentence),
+            "row": sentence.startswith("|"),
+            "withdrawn": is_withdrawn,
+        }
+        found = quality * math.prod(FACTORS[form] for form, is_so in applies.items() if is_so)
         yield _Candidate(sentence, source, position, found, concepts_of(sentence), reading)

@@ -25,6 +25,9 @@ NEARNESS: Final = 0.92
 """Share of a string's worth if it is in cited lines without being said itself: it is one look away."""
 
 
+SAID_NEED: Final = 0.45
+"""Of a string that is said: about half of these are written again, of the others one in eight. Those are only near."""
+
 LEAST_PRICE: Final = 0.005
 """Of a token of cited lines: tokens may be plentiful, but the reader's time is not."""
 
@@ -69,7 +72,7 @@ class CitedSpan(NamedTuple):
     Attributes:
         first: Number of the first snippet.
         last: Number of the last one.
-        said: Positions of the strings that are said beside the pointer, never empty.
+        said: Positions of the strings that are said beside the pointer; empty if none is likely enough needed.
         near: Positions of those that can be looked up there.
         mark_tokens: Cost of citing the span.
     """
@@ -89,6 +92,7 @@ def selected_spans(
     max_places: int,
     line_tokens: float = 0.0,
     named: Iterable[str] = (),
+    least_need: float = 0.0,
 ) -> list[CitedSpan]:
     """Choose strings, and for each a place that is cited with it, so that the most needed strings are said.
 
@@ -106,6 +110,7 @@ def selected_spans(
         max_places: So many neighbours may share a pointer, at least 1.
         line_tokens: Cost of citing a line, in tokens: whoever follows a pointer reads all of its lines.
         named: Files that are named anyway.
+        least_need: Of a string that is said. If it is above 0, a span may say none.
 
     Returns:
         The cited spans, most valuable first.
@@ -121,7 +126,15 @@ def selected_spans(
     files = frozenset(named)
     for _ in range(ROUNDS):
         price = (low + high) / 2
-        auction = _Auction(wanted, places, price=price, max_places=max_places, line_tokens=line_tokens, named=files)
+        auction = _Auction(
+            wanted,
+            places,
+            price=price,
+            max_places=max_places,
+            line_tokens=line_tokens,
+            named=files,
+            least_need=least_need,
+        )
         found = list(auction.spans())
         if _tokens(found, wanted) <= max_tokens:
             best, high = found, price
@@ -160,8 +173,10 @@ class _Auction:
         max_places: int,
         line_tokens: float,
         named: frozenset[str],
+        least_need: float,
     ) -> None:
         self._wanted = wanted
+        self._least_need = least_need
         self._places = places
         self._price = price
         self._line_price = line_tokens * max(price, LEAST_PRICE)
@@ -170,7 +185,8 @@ class _Auction:
         self._is_said: list[bool] = []
         self._held: list[list[int]] = [[] for _ in places]
         for position, string in enumerate(wanted):
-            spoken, nearby = string.need - price * string.tokens, NEARNESS * string.need
+            nearby = NEARNESS * string.need
+            spoken = string.need - price * string.tokens if string.need >= least_need else 0.0
             gain = max(spoken, nearby) - (nearby if string.is_near else 0.0)
             self._gains.append(gain)
             self._is_said.append(spoken > nearby)
@@ -269,7 +285,7 @@ class _Auction:
         if worth <= 0:
             return None, 0.0
         said = sorted(position for position in held if self._is_said[position])
-        if not said:  # a pointer alone tells nobody why it is there
+        if not said and not self._least_need:  # a pointer alone tells nobody why it is there
             said = [max(held, key=lambda position: (self._wanted[position].need, -position))]
         self._taken |= held
         return CitedSpan(first, last, said, sorted(held.difference(said)), self._mark(seed)), worth
@@ -326,6 +342,10 @@ And of a string on such a line only its rank tells which of these places it is f
 """
 
 
+UNLABELLED: Final = "More names in use:"
+"""Begins a line that only cites: its lines hold strings of which none alone is likely needed."""
+
+
 @dataclass(slots=True)
 class Row:
     """One line of exact strings.
@@ -343,7 +363,8 @@ class Row:
     @property
     def text(self) -> str:
         """The line without its mark."""
-        return " ".join([*([f"{self.label}:"] if self.label else []), *map(_unparted, self.strings)])
+        label = [f"{self.label}:"] if self.label else [] if self.strings else [UNLABELLED]
+        return " ".join([*label, *map(_unparted, self.strings)])
 
     def add(self, pointers: Sequence[Pointer], strings: Iterable[str]) -> None:
         """Add the strings of one more place."""
@@ -376,7 +397,10 @@ def rows(items: Iterable[Fact]) -> list[Row]:
         strings = [item.text for item in members if item.kind != LABEL_KIND]
         files = frozenset(pointer.path for pointer in pointers)
         row = waiting.get((files, label))
-        if row is None or len(files) != 1 or len(row.pointers) + len(pointers) > MAX_RANGES:
+        is_full = (
+            row is not None and len(row.pointers) + len(pointers) > MAX_RANGES and (label or strings or row.strings)
+        )
+        if row is None or len(files) != 1 or is_full:
             row = waiting[files, label] = Row(label)
             found.append(row)
         row.add(pointers, strings)

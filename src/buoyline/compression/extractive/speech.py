@@ -1,4 +1,4 @@
-"""Tool calls and sentences, recognized by their form: a rule, an announcement, a question, a closing."""
+"""Tool calls and messages, recognized by their form: what a call does, what it writes, how a message ends."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from buoyline.compression.citations import CUT
+from buoyline.compression.extractive.phrases import asks, chars_of, leads_in
 from buoyline.compression.identifiers import FENCES, LIST_MARK, sentences
 from buoyline.messages import ToolCall
 from buoyline.messages.jsonl import is_object
@@ -29,6 +30,7 @@ _CONTENT_KEYS = _words(
     "edits replace inserttext newsource codeedit"
 )
 _COMMAND_KEYS = _words("command commands cmd code script shell")
+_ORDER_KEYS = _words("prompt instructions instruction description task query question goal")
 _STATUS_KEYS = _words("status state done completed checked")
 _TASK_KEYS = _words("content subject title task step text")
 _LOOKING = _words(
@@ -205,6 +207,9 @@ def _only_reads(command: str) -> bool:
     return all(_READING_COMMAND.match(step) and not _WRITES.search(step) for step in steps)
 
 
+MAX_QUOTED_CHARS: Final = 20_000
+"""Of a command that is searched for quoted texts."""
+
 MIN_SENTENCE_CHARS: Final = 25
 """A shorter sentence of an agent means nothing alone."""
 
@@ -217,53 +222,43 @@ CLOSING_LINES: Final = 6
 LAST_SENTENCES: Final = 3
 """Of a message before its calls: they say what the calls are for."""
 
-_IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-
-# Words of rules in some languages; rules in other languages are found in the quoted messages.
-_RULE = re.compile(
-    r"\b(?:must|never|always|don't|do not|only|should|shouldn't|instead|prefer|please|make sure|without|avoid"
-    r"|muss|nie|immer|nicht|nur|bitte|jamais|toujours|doit|nunca|siempre|debe)\b"
-    r"|\u4e0d\u8981|\u5fc5\u987b|\u4e0d\u80fd|\u53ea\u80fd|\u52a1\u5fc5|\u8bf7|\u5e94\u8be5|\u7981\u6b62"
-    r"|\u3057\u306a\u3044\u3067|\u5fc5\u305a|\u304f\u3060\u3055\u3044|\ubc18\ub4dc\uc2dc|\u043d\u0435\u043b\u044c\u0437\u044f",
-    re.IGNORECASE,
+_QUOTED_TEXT = re.compile(
+    r"<<-?[ \t]{0,4}['\"]?(\w{1,40})['\"]?[^\n]{0,200}\n(.{40,8000}?)\n[ \t]{0,40}\1\b"
+    r"|(?<=[\s=])\"((?:[^\"\\]|\\.){40,4000})\"|(?<=[\s=])'([^']{40,4000})'",
+    re.DOTALL,
 )
+_WORDS = re.compile(r"\w \w+ \w|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4}")
+_SENTENCE_ENDS = re.compile(r"[.!?:](?:\s|$)|\n|[\u3002\uff01\uff1f\uff0c]")
+_CODE_MARK = re.compile(r"[{};=<>|$\\_/]")
+MIN_WRITTEN_CHARS: Final = 40
+MAX_CODE_MARKS: Final = 0.03
+"""Of the characters of a text that is prose."""
 
-_INTENDS = re.compile(
-    r"\W{0,4}(?:(?:now|next|first|then|ok|okay|good|great|perfect),? )?(?:let me|let's|i'll|i will|i need to"
-    r"|i'm going to|ich werde|je vais|voy a)\b|\u6211\u6765|\u8ba9\u6211|\u73b0\u5728\u6211",
-    re.IGNORECASE,
-)
-
-_LEADS_IN = re.compile(r"[:\uff1a][*_`]{0,3}$")
-_ASKS = re.compile(r"[?\uff1f][*_`\"')\u201d\u300d]{0,3}$")
 _LINE_TAG = re.compile(r"\s*</?[A-Za-z][^<>]{0,200}>\s*")
 _LINK = re.compile(r"\W{0,4}!?\[[^\[\]]{0,300}\]\([^()\s]{1,2000}\)\W{0,4}")
 _MADE_BY_MACHINE = re.compile(r"\s*(?:<[^<>]{1,60}>.*>|\[[^\[\]]{1,100}\]|/[\w:-]{1,60})\s*", re.DOTALL)
 
 
-def chars_of(text: str) -> int:
-    """Count characters; an ideograph counts as three, since it says as much as three letters."""
-    return len(text) + 2 * len(_IDEOGRAPH.findall(text))
+def written_texts(action: ParsedCall) -> Iterator[str]:
+    """Yield the prose in the arguments of a call: the message of a commit, a reply, a thought; no contents of files."""
+    if action.operation in {"change", "plan"}:
+        return
+    if action.command:
+        for quoted in _QUOTED_TEXT.finditer(action.command[:MAX_QUOTED_CHARS]):
+            text = quoted[2] or quoted[3] or quoted[4]
+            if _is_written(text):
+                yield text
+        return
+    for key, value in action.arguments.items():
+        if isinstance(value, str) and letters_of(key) not in _ORDER_KEYS and _is_written(value):
+            yield value
 
 
-def is_rule(sentence: str) -> bool:
-    """Return whether a sentence is worded as a rule, in one of several languages."""
-    return _RULE.search(sentence) is not None
-
-
-def leads_in(sentence: str) -> bool:
-    """Return whether a sentence only introduces the list or the code behind it."""
-    return _LEADS_IN.search(sentence) is not None
-
-
-def asks(sentence: str) -> bool:
-    """Return whether a sentence is a question."""
-    return _ASKS.search(sentence) is not None
-
-
-def announces(sentence: str) -> bool:
-    """Return whether a sentence announces an action, in one of several languages."""
-    return _INTENDS.match(sentence) is not None
+def _is_written(text: str) -> bool:
+    """Return whether a text consists of words rather than of code."""
+    if chars_of(text) < MIN_WRITTEN_CHARS or not (_WORDS.search(text) and _SENTENCE_ENDS.search(text)):
+        return False
+    return len(_CODE_MARK.findall(text)) <= MAX_CODE_MARKS * len(text)
 
 
 def is_made_by_machine(text: str) -> bool:

@@ -37,6 +37,11 @@ MAX_COMMAND_CHARS: Final = 4_000
 _DATA = re.compile(r'\s{0,9}(?:\[\s{0,9})?\{\s{0,9}"(?!err|exception|fail|message|detail|code|status)', re.IGNORECASE)
 """A line of JSON that does not begin with an error quotes others."""
 
+_REFUSES = re.compile(
+    r"\b(?:introduced|contains?|caused|invalid)\b[^.]{0,40}\berrors?\b|\bnot (?:applied|allowed|permitted)\b"
+)
+"""A tool of the agent that did not do what was asked, and says so in a sentence."""
+
 _PROGRAM = re.compile(r"[\w./-]{1,200}")
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
 
@@ -107,7 +112,7 @@ def grouped_calls(made: Iterable[Step]) -> tuple[list[list[Step]], list[Step]]:
     by_name: defaultdict[str, list[Step]] = defaultdict(list)
     apart: list[Step] = []
     for step in made:
-        is_one_of_many = step.action.operation == "act" and step.answer is not None and not step.has_failed
+        is_one_of_many = step.action.operation in {"act", "look"} and step.answer is not None and not step.has_failed
         (by_name[step.action.name] if is_one_of_many else apart).append(step)
     together: list[list[Step]] = []
     for series in by_name.values():
@@ -169,6 +174,8 @@ def _errors(action: ParsedCall, reading: ResultText, *, is_error: bool) -> Itera
         yield _first_line(text)
         lines = dict.fromkeys(error_lines(text[:1_000]))
         yield from (line for line in lines if line != _first_line(text))
+    elif action.operation != "look" and reading.excerpt is None and _REFUSES.search(_first_line(text)):
+        yield from (readable(line) for line in text[:1_000].splitlines() if says_error(line) or _REFUSES.search(line))
     elif (
         action.operation != "run"
         and reading.excerpt is None

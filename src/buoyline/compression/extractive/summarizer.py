@@ -20,6 +20,7 @@ from buoyline.compression.extractive.facts import (
     UNTRIED_ERROR,
     UNTRIED_MESSAGES,
 )
+from buoyline.compression.extractive.phrases import asks
 from buoyline.compression.extractive.selection import SHARES, SelectedFacts, SnippetIndex, select
 from buoyline.compression.extractive.steps import Step, subjects_of
 from buoyline.compression.identifiers import sentences
@@ -39,8 +40,8 @@ _MARKS = re.compile(rf"{POINTER.pattern}(?:\s{{0,9}}{POINTER.pattern})*")
 _NOTHING = re.compile(r"(?:none|nothing)\b.{0,20}$", re.IGNORECASE)
 
 OPEN_ERRORS: Final = frozenset({"error", "untried", "tackled"})
-_STALE: Final = frozenset({"pending", "closing", "intent"})
-"""Next steps of the last summary: by now they were done, answered, or replaced by others."""
+_STALE: Final = frozenset({"pending", "intent", "looked"})
+"""Next steps of the last summary: by now they were done or replaced by others."""
 _ASKED: Final = frozenset({"working", "question"})
 """The user's newest request in the last summary: it is one request of several now."""
 
@@ -99,6 +100,8 @@ def merged(old: Iterable[Fact], new: Iterable[Fact], made: Sequence[Step], *, en
 
 
 def _still_true(old: Iterable[Fact], fresh: Iterable[Fact], made: Sequence[Step], *, end: int) -> Iterator[Fact]:
+    fresh = list(fresh)
+    is_asked = any(item.kind in {"request", "pasted", *_ASKED} for item in fresh)
     has_plan = any(step.action.operation == "plan" for step in made)
     called = {_call_in(item) for item in fresh if item.kind == "done"}
     tries = _Tries.of(made)
@@ -107,6 +110,8 @@ def _still_true(old: Iterable[Fact], fresh: Iterable[Fact], made: Sequence[Step]
     for item in held:
         if item.kind in _STALE or (item.kind == "todo" and has_plan):
             continue
+        if item.kind == "closing" and (is_asked or not asks(item.text)):
+            continue  # the user has spoken since, or it was no question
         if item.kind == "done" and _call_in(item) in called:
             continue
         if item.kind in OPEN_ERRORS:

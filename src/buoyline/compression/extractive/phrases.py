@@ -1,0 +1,143 @@
+"""Sentences recognized by their wording in several languages: rules, announcements, offers, corrections.
+
+Words belong to one language, so they only supplement forms that all languages share, and weigh more than they decide.
+Each pattern takes linear time on a sentence.
+"""
+
+import re
+from typing import Final
+
+_IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+MAX_HEADING_CHARS: Final = 45
+"""A longer text says something even without a verb."""
+
+# Words of rules; rules in other languages are found in the quoted messages.
+_RULE = re.compile(
+    r"\b(?:must|never|always|don't|do not|only|should|shouldn't|instead|prefer|please|make sure|without|avoid|not"
+    r"|cannot|can't|ensure|remember|have to|required?|when you|no"
+    r"|muss|nie|immer|nicht|nur|bitte|kein\w*|soll\w*|jamais|toujours|doit|pas|nunca|siempre|debe)\b"
+    r"|\u4e0d\u8981|\u5fc5\u987b|\u4e0d\u80fd|\u53ea\u80fd|\u52a1\u5fc5|\u8bf7|\u5e94\u8be5|\u7981\u6b62"
+    r"|\u3057\u306a\u3044\u3067|\u5fc5\u305a|\u304f\u3060\u3055\u3044|\ubc18\ub4dc\uc2dc|\u043d\u0435\u043b\u044c\u0437\u044f",
+    re.IGNORECASE,
+)
+
+# What must not be done, as a command: "I don't know" forbids nothing.
+_ENGLISH_BAN = (
+    r"\bnever\b(?! mind)|\b(?:must|may|should) not\b|\b(?:mustn't|shouldn't)\b|\bnot (?:allowed|permitted)\b"
+    r"|\b(?:forbidden|prohibited|off[ -]limits|under no circumstances|hands off|please no)\b"
+    r"|\bno (?:more )?\w{1,30}ing\b"
+    r"|(?<!\bi )(?<!\bwe )(?<!\bthey )(?<!\byou )\b(?:do not|don't)\b"
+)
+_GERMAN_BAN = (
+    r"\b(?:nie|niemals|keinesfalls|auf keinen fall|verboten|tabu)\b|\bdarf(?:st)? (?:\w{1,40} ){0,4}(?:nicht|kein\w*)\b"
+    r"|\bnicht \w{1,40}en\b|\bkeine?n? (?:\w{1,40} ){1,4}\w{1,40}en\b\W*$"
+    r"|^\W*(?:bitte )?\w{1,40} (?:[^.!?]{0,80} )?(?:nicht|keine?n?)\b(?= )"
+)
+_ROMANCE_BAN = (
+    r"\b(?:ne (?:\w{1,40} ){0,3}|n'\w{1,40} )(?:jamais|pas|rien)\b|\b(?:jamais|interdit|nunca|jam\u00e1s)\b"
+    r"|\b(?:prohibido|proibido|vietato)\b|^\W*no \w{1,40}(?:es|as|en|an)\b|^\W*n\u00e3o \w|\bnon \w{1,40}[aei]re\b"
+)
+_RUSSIAN_BAN = (
+    r"\b(?:\u043d\u0435\u043b\u044c\u0437\u044f|\u043d\u0438\u043a\u043e\u0433\u0434\u0430|\u0437\u0430\u043f\u0440\u0435\u0449\w*)\b"
+    r"|\b\u043d\u0435 \w{1,40}(?:\u0439|\u0442\u0435|\u0442\u044c)\b"
+)
+_ASIAN_BAN = (
+    r"\u4e0d\u8981|\u4e0d\u5f97|\u7981\u6b62|\u5207\u52ff|\u4e0d\u8bb8|\u4e25\u7981|\u4e0d\u80fd|\u4e0d\u51c6|\u4e0d\u53ef\u4ee5"
+    r"|\u522b(?=[\u3400-\u9fff])|\u306a\u3044\u3067|\u3066\u306f(?:\u3044\u3051|\u306a\u3089|\u3060\u3081)|\u7981\u3058|\u3059\u308b\u306a"
+    r"|\u3055\u306a\u3044|\uc9c0 ?\ub9c8|\uae08\uc9c0|\uc548 ?\ub429\ub2c8\ub2e4|\uc548 ?\ub3fc"
+)
+_BANS = re.compile(f"{_ENGLISH_BAN}|{_GERMAN_BAN}|{_ROMANCE_BAN}|{_RUSSIAN_BAN}|{_ASIAN_BAN}", re.IGNORECASE)
+
+_INTENDS = re.compile(
+    r"\W{0,4}(?:(?:but|and|so|now|next|first|then|also|finally|ok|okay|good|great|perfect|sure|yes)\W{1,3}){0,3}"
+    r"(?:let me|let's|(?:i|we)(?:'ll| will|'m going to|'re going to| am going to)"
+    r"|(?:i|we)(?: also| now| still| just| first)? (?:need to|have to|want to|should(?: attempt to| now| first))"
+    r"|ich werde|je vais|voy a)\b|\u6211\u6765|\u8ba9\u6211|\u73b0\u5728\u6211",
+    re.IGNORECASE,
+)
+_OFFERS = re.compile(
+    r"\b(?:let me know|feel free|(?:would|do) you (?:like|want|prefer)|want me to|is there anything"
+    r"|anything else i can|if you (?:have|need|want|would|'d|prefer)|once (?:you|i have)|(?:i'm |am )?happy to"
+    r"|need(?:ed)? (?:further )?assistance|how can i (?:help|assist)|please (?:confirm|provide|specify|tell)"
+    r"|can i|ready for the|ready when|m\u00f6chten sie|soll ich|gerne|sag(?:en sie)? (?:mir|bescheid)"
+    r"|n'h\u00e9sitez pas|si vous|si quieres)\b"
+    r"|\u8bf7\u544a\u8bc9|\u5982\u6709|\u9700\u8981\u6211|\u662f\u5426\u9700\u8981|\u304a\u77e5\u3089\u305b",
+    re.IGNORECASE,
+)
+_AHEAD = re.compile(
+    r"\b(?:next|then|remaining|left to|still|todo|to do|open|pending|waiting|wait for|ready|after (?:that|this)|until"
+    r"|should|can|could|will|need|if you|let me know|when you|n\u00e4chste\w*|danach|offen|prochain\w*|siguiente)\b",
+    re.IGNORECASE,
+)
+_CONCEDES = re.compile(
+    r"\W{0,4}(?:(?:ah|oh|yes|hmm|no|ok(?:ay)?)\W{1,3}){0,2}"
+    r"(?:you(?:'re| are)(?: \w{1,20})? right|(?:good|great) (?:catch|point|call)|my (?:mistake|bad)|i was wrong"
+    r"|that's (?:a )?(?:\w{1,20} )?(?:good|fair|right|correct) ?(?:point|catch)?|i apologi[sz]e|sorry|i misread"
+    r"|i misunderstood|du hast recht|sie haben recht|vous avez raison|tienes raz\u00f3n|entschuldig|stimmt)"
+    r"|\s{0,3}(?:\u4f60\u8bf4\u5f97\u5bf9|\u62b1\u6b49|\u60a8\u8bf4\u5f97\u5bf9|\u7533\u3057\u8a33)",
+    re.IGNORECASE,
+)
+_CORRECTS_ITSELF = re.compile(
+    r"\W{0,4}(?:actually|wait|no,|hmm,? (?:wait|no|actually)|hold on|on second thought|scratch that|correction:"
+    r"|i was wrong|moment,|halt,|eigentlich|en fait|\u7b49\u7b49|\u4e0d\u5bf9)(?!\w)",
+    re.IGNORECASE,
+)
+_LEADS_IN = re.compile(r"[:\uff1a][*_`]{0,3}$")
+_ASKS = re.compile(r"[?\uff1f][*_`\"')\u201d\u300d]{0,3}$")
+_SAYS = re.compile(r"[\d`/_.!?:;\u3002=\u2192]|\w-\w")
+
+
+def chars_of(text: str) -> int:
+    """Count characters; an ideograph counts as three, since it says as much as three letters."""
+    return len(text) + 2 * len(_IDEOGRAPH.findall(text))
+
+
+def is_rule(sentence: str) -> bool:
+    """Return whether a sentence is worded as a rule."""
+    return _RULE.search(sentence) is not None
+
+
+def forbids(sentence: str) -> bool:
+    """Return whether a sentence of the user forbids something."""
+    return _BANS.search(sentence) is not None
+
+
+def leads_in(sentence: str) -> bool:
+    """Return whether a sentence only introduces the list or the code behind it."""
+    return _LEADS_IN.search(sentence) is not None
+
+
+def asks(sentence: str) -> bool:
+    """Return whether a sentence is a question."""
+    return _ASKS.search(sentence) is not None
+
+
+def announces(sentence: str) -> bool:
+    """Return whether a sentence announces an action."""
+    return _INTENDS.match(sentence) is not None
+
+
+def is_heading(sentence: str) -> bool:
+    """Return whether a few words name something and say nothing: no number, code or end of a sentence."""
+    return chars_of(sentence) < MAX_HEADING_CHARS and not _SAYS.search(sentence)
+
+
+def offers(sentence: str) -> bool:
+    """Return whether a sentence is a courtesy: an offer, or a request to say more."""
+    return _OFFERS.search(sentence) is not None
+
+
+def looks_ahead(sentence: str) -> bool:
+    """Return whether a sentence may say what comes next; in a script other than ASCII each may."""
+    return announces(sentence) or _AHEAD.search(sentence) is not None or not sentence.isascii()
+
+
+def concedes(text: str) -> bool:
+    """Return whether a message begins by agreeing with an objection: what was said before it is withdrawn."""
+    return _CONCEDES.match(text) is not None
+
+
+def corrects_itself(sentence: str) -> bool:
+    """Return whether a sentence takes back the one before it."""
+    return _CORRECTS_ITSELF.match(sentence) is not None
