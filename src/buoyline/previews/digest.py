@@ -157,6 +157,11 @@ def shortened(text: str, chars: int) -> str:
     return f"{text[:head]}...{text[len(text) - (chars - head - 3) :]}"
 
 
+def shortened_end(text: str, chars: int) -> str:
+    """Return *text* with an ellipsis as its end if it is longer than *chars*."""
+    return text if len(text) <= chars else f"{text[: chars - 1]}\u2026"
+
+
 def sampled(lines: Sequence[str], most: int = 400) -> list[str]:
     """Return lines that are not blank, cut to 400 characters: the first ones, then an even sample of the rest."""
     head = lines[: most // 2]

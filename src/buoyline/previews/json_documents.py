@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
-from buoyline.previews.digest import Digest, Finding, fact
+from buoyline.previews.digest import Digest, Finding, fact, shortened_end
 from buoyline.previews.outliers import CONTAINER, ColumnValue, column_outliers, doubt_in
 from buoyline.previews.source import CONTINUED, visible
 
@@ -432,11 +432,6 @@ def compact(value: Any, first: Sequence[str | int] = (), chars: int = _RECORD_CH
         if size > chars:
             break
     return shortened_end(", ".join(parts), chars)
-
-
-def shortened_end(text: str, chars: int) -> str:
-    """Return *text* with an ellipsis as its end if it is longer than *chars*."""
-    return text if len(text) <= chars else f"{text[: chars - 1]}\u2026"
 
 
 def _leaves(value: Any, first: Sequence[str | int], name: str) -> Iterator[tuple[str, Any]]:

@@ -10,7 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from buoyline.previews.digest import MAX_ERROR_KINDS, MUST_SHOW_WEIGHT, Digest, Finding, by_place, counted
+from buoyline.previews.digest import (
+    MAX_ERROR_KINDS,
+    MUST_SHOW_WEIGHT,
+    Digest,
+    Finding,
+    by_place,
+    counted,
+    shortened_end,
+)
 from buoyline.previews.lines import MAX_SHOWN_CHARS, LineExcerpt, LinePlace, LinePrefix
 from buoyline.previews.source import visible
 from buoyline.tokens import TextCounter
@@ -52,7 +60,7 @@ class PreviewLine:
         """Return the row with at most *chars* of its text; the mark may be longer."""
         cut = max(len(self.text) - chars, 0)
         room = max(chars * 3 // 2, _LEAST_MARK_CHARS)
-        mark = self.mark if len(self.mark) <= room else f"{self.mark[: room - 1]}\u2026"
+        mark = shortened_end(self.mark, room)
         # A cut must save more than its own mark.
         if cut <= _LEAST_CUT_CHARS:
             return replace(self, mark=mark)
@@ -273,8 +281,7 @@ class _PreviewRow:
         is_filling = self.weight <= _FILLING or self.weight == _OUTER
         chars = widths[2] if is_filling else widths[0] if self.weight >= MUST_SHOW_WEIGHT else widths[1]
         if self.line is None:
-            width = max(4 * chars, _LEAST_FACT_CHARS)
-            return self if len(self.fact) <= width else _PreviewRow(self.weight, f"{self.fact[: width - 1]}\u2026")
+            return _PreviewRow(self.weight, shortened_end(self.fact, max(4 * chars, _LEAST_FACT_CHARS)))
         return _PreviewRow(self.weight, line=self.line.narrowed(chars))
 
 

@@ -240,9 +240,6 @@ _DOUBT = 16.0
 
 _SHAPED_CHARS = 80
 _NUMBER = re.compile(r"\d{1,40}")
-_SIGNS_OF: Final = {
-    code: "0" if chr(code).isdigit() else "a" if chr(code).isalpha() else chr(code) for code in range(0x250)
-}
 
 
 class Outlier(NamedTuple):
@@ -348,13 +345,10 @@ def text_outliers(texts: Sequence[str]) -> list[Outlier]:
     return found
 
 
-def _shapes(texts: Sequence[str]) -> dict[str, str]:
+def _shapes(texts: Sequence[str]) -> dict[str, bytes]:
     """Return the form of each text, such as ``a-0 a 0.0.0.0`` of "user-17 at 10.0.0.1"."""
-    signs = "\n".join([text[:_SHAPED_CHARS].replace("\n", " ") for text in texts]).translate(_SIGNS_OF)
-    for sign in ("a", "0"):
-        while 2 * sign in signs:
-            signs = signs.replace(2 * sign, sign)
-    return dict(zip(texts, signs.split("\n"), strict=True))
+    lines = "\n".join([text[:_SHAPED_CHARS].replace("\n", " ") for text in texts])
+    return dict(zip(texts, _forms(lines.encode("utf-8", "replace")), strict=True))
 
 
 def _odd_kinds(kinds: Sequence[str], counts: Counter[str], main: str) -> Iterator[Outlier]:
@@ -417,11 +411,11 @@ def _odd_beginnings(texts: Sequence[str], counts: Counter[str]) -> list[Outlier]
     return [Outlier(index, 90.0, f"others begin {_quoted(beginning)}") for index in odd]
 
 
-def _odd_numbers(texts: Sequence[str], counts: Counter[str], shapes: dict[str, str]) -> list[Outlier]:
+def _odd_numbers(texts: Sequence[str], counts: Counter[str], shapes: dict[str, bytes]) -> list[Outlier]:
     """Find texts of the most common shape in which one number lies apart."""
     usual = _by_shape(counts, shapes).most_common(1)[0][0]
     alike = [text for text in counts if shapes[text] == usual]
-    if "0" not in usual or sum(counts[text] for text in alike) < 2 * _LEAST:
+    if b"0" not in usual or sum(counts[text] for text in alike) < 2 * _LEAST:
         return []
     rows = [
         [float(number) for number in _NUMBER.findall(text[:_SHAPED_CHARS])]
@@ -437,7 +431,7 @@ def _odd_numbers(texts: Sequence[str], counts: Counter[str], shapes: dict[str, s
     ]
 
 
-def _odd_shapes(texts: Sequence[str], counts: Counter[str], shapes: dict[str, str]) -> list[Outlier]:
+def _odd_shapes(texts: Sequence[str], counts: Counter[str], shapes: dict[str, bytes]) -> list[Outlier]:
     by_shape = _by_shape(counts, shapes)
     usual = {form for form, count in by_shape.items() if count > max(1, len(texts) // 200)}
     odd = [text for text in counts if shapes[text] not in usual]
@@ -449,8 +443,8 @@ def _odd_shapes(texts: Sequence[str], counts: Counter[str], shapes: dict[str, st
     return [Outlier(texts.index(text), 63.0, f"others are like {example}") for text in odd]
 
 
-def _by_shape(counts: Counter[str], shapes: dict[str, str]) -> Counter[str]:
-    by_shape = Counter[str]()
+def _by_shape(counts: Counter[str], shapes: dict[str, bytes]) -> Counter[bytes]:
+    by_shape = Counter[bytes]()
     for text, count in counts.items():
         by_shape[shapes[text]] += count
     return by_shape

@@ -168,17 +168,12 @@ class _Page:
 
     def _first_texts(self, pieces: Sequence[_Piece]) -> list[tuple[_Piece, str]]:
         """Return the first sentences of the article: menus come before it."""
-        found: list[tuple[_Piece, str]] = []
         for after in (self.head, 0):
-            for piece in pieces:
-                text = self.words(piece) if piece.start >= after else ""
-                if len(text) >= _SENTENCE_CHARS and " " in text:
-                    found.append((piece, text))
-                    if len(found) == _SHOWN_TEXTS:
-                        return found
-            if found:
-                break
-        return found
+            texts = ((piece, self.words(piece)) for piece in pieces if piece.start >= after)
+            sentences = ((piece, text) for piece, text in texts if len(text) >= _SENTENCE_CHARS and " " in text)
+            if found := list(islice(sentences, _SHOWN_TEXTS)):
+                return found
+        return []
 
 
 def _visible(text: str) -> str:
