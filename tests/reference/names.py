@@ -1,6 +1,6 @@
 """The names under which a version offers what `player` uses. If the checkout renames one, only `NEW` changes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
@@ -39,6 +39,14 @@ NEW: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Of the checkout."""
 
+EXTRACTING: Final[Mapping[bool, Sequence[str]]] = MappingProxyType(
+    {
+        False: ("buoyline.compression.extraction.extractive", "buoyline.compression.merging"),
+        True: ("buoyline.compression.extractive.summarizer", "buoyline.compression.compressor"),
+    }
+)
+"""Modules that call `extract`, for the reference versions and for the checkout."""
+
 SHOWN: Final[Mapping[str, str]] = MappingProxyType({})
 """Classes and fields of events, errors and answers that the checkout calls otherwise: its name, then the old one."""
 
@@ -48,12 +56,29 @@ class Names:
 
     def __init__(self, *, is_new: bool) -> None:
         self._table = NEW if is_new else OLD
+        self.is_new = is_new
         self._shown: Mapping[str, str] = SHOWN if is_new else {}
 
     def __getitem__(self, name: str) -> Any:
         """Return the class or function *name*."""
         module, _, attribute = self._table[name].partition(":")
         return getattr(import_module(module), attribute)
+
+    def summarize_by_count(self) -> None:
+        """Let the extractive summarizer say the same in all versions: what it says has changed on purpose since."""
+        for module in EXTRACTING[self.is_new]:
+            found: Any = import_module(module)
+            found.extract = self._counting
+            # Sentences of a model become facts, which the checkout keeps in a file of their own.
+            found.carried = lambda *_: []
+
+    def _counting(self, request: Any) -> Any:
+        first, last = request.sources[0], request.sources[-1]
+        pointer = "" if first.pointer is None else f" [{first.pointer}]"
+        fields = dict.fromkeys(request.fields, f"Messages {first.index} to {last.index}.{pointer}")
+        if request.counter.count("\n".join(fields.values())) > request.max_tokens:
+            return self["Draft"]("extractive", dict.fromkeys(fields, ""))
+        return self["Draft"]("extractive", fields, () if first.pointer is None else (first.pointer,))
 
     def method(self, name: str) -> str:
         """Return how the version spells the method *name*."""

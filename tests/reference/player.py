@@ -156,6 +156,7 @@ class Player:
 
     def __init__(self, names: Names, workdir: str) -> None:
         self.names, self.workdir = names, workdir
+        names.summarize_by_count()
         self.calls = Calls(workdir)
         self.offloader: Any = None
         self.window: Any = None
