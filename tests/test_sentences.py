@@ -86,6 +86,16 @@ def test_a_few_small_records_by_their_ids_are_one_row() -> None:
     assert row.text == "methods: card_7 (source card last_four 7447); voucher_2 (source v amount 50)"
 
 
+def test_what_a_later_result_says_of_a_record_replaces_the_earlier_one() -> None:
+    before, after = (
+        {"booking_id": "AB12", "status": status, "seat": seat} for status, seat in (("held", 4), ("paid", 9))
+    )
+    asked = [_said("user", "Pay booking AB12."), _call("get_booking", "1", id="AB12"), _result("1", json.dumps(before))]
+    found = _fields([*asked, _call("pay", "2", id="AB12"), _result("2", json.dumps(after))])
+    assert "pay: booking_id AB12, status paid, seat 9" in found["important_discoveries"]
+    assert "status held" not in "\n".join(found.values())
+
+
 def test_a_record_names_the_tool_that_returned_it() -> None:
     rows = json.dumps([{"flight": "HAT136", "seats": 9}, {"flight": "HAT039", "seats": 4}])
     found = _fields(

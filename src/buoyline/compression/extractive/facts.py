@@ -48,6 +48,9 @@ LATELY: Final = 0.5
 """Added for work since the agent's last words: nothing else says that it is done."""
 SERIES: Final = 4.5
 """Several similar calls: the next agent must not repeat them."""
+SERIES_PLACES: Final = 3
+"""A series names the values of calls at so many places."""
+
 FAILED: Final = 1.0
 LOOKED: Final = -1.0
 READ: Final = -0.5
@@ -390,7 +393,7 @@ def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -
     for step, value in zip(reversed(made), reversed(values), strict=True):
         more = merged_pointers((*([step.call.pointer] if step.call.pointer else []), *pointers))
         text = ", ".join([value, *kept])
-        if kept and (len(more) > 1 or limits.counter.exceeds(text, 2 * limits.line)):
+        if kept and (len(more) > SERIES_PLACES or limits.counter.exceeds(text, 2 * limits.line)):
             break
         pointers, kept = more, [value, *kept]
     text = f"{made[0].action.name}: {key} {', '.join(kept)}"

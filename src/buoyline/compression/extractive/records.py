@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeGuard
 
@@ -38,6 +38,7 @@ MAX_SENTENCE_CHARS: Final = 140
 _OPAQUE = re.compile(r"https?://\S+|[0-9a-f]{32,}|[A-Za-z0-9+/_-]{16,}={1,2}|\w{2,8}_k?[A-Za-z0-9-]{14,}", re.ASCII)
 """Addresses and keys that one program made for another: who needs one looks it up."""
 
+_ID = re.compile(r"(?:^|_)(?:id|key|number)$|Id$")
 _SHOWN_ADDRESS = re.compile(r"https?://\S{1,100}")
 _TITLE = re.compile(r"\w \w|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 """In a text for people, which makes the record's address a source."""
@@ -54,11 +55,13 @@ class RecordRow(NamedTuple):
         text: Its name, and its keys with their values.
         values: Those values in the record's order.
         form: Its name and its keys: records of one list have the same.
+        key: Its ids; empty without any.
     """
 
     text: str
     values: tuple[str, ...]
     form: str = ""
+    key: str = ""
 
 
 class RowPlace(NamedTuple):
@@ -67,6 +70,13 @@ class RowPlace(NamedTuple):
     row: RecordRow
     reading: ResultText
     position: int
+
+
+def without_older(places: Iterable[RowPlace]) -> list[RowPlace]:
+    """Return the places in order, of each record the newest: what an older result says of it may be stale."""
+    newest = {(place.row.form, place.row.key or place.row.text): place for place in places}
+    texts = {place.row.text: place for place in newest.values()}
+    return [place for place in newest.values() if texts[place.row.text] is place]
 
 
 def rows_worth_a_line(rows: Sequence[RowPlace], spoken: frozenset[str]) -> list[RowPlace]:
@@ -169,7 +179,8 @@ def _row(record: Mapping[str, Any], name: str) -> RecordRow | None:
     if not said or (len(said) == 1 and not name):
         return None
     text = ", ".join(said)
-    return RecordRow(f"{name}: {text}" if name else text, tuple(values), f"{name}: {' '.join(record)}")
+    key = " ".join(_short(value) for key, value in record.items() if _ID.search(key))
+    return RecordRow(f"{name}: {text}" if name else text, tuple(values), f"{name}: {' '.join(record)}", key)
 
 
 def _shown(value: object) -> tuple[str, list[str]]:

@@ -26,7 +26,7 @@ from buoyline.compression.extractive.phrases import (
     leads_in,
     offers,
 )
-from buoyline.compression.extractive.records import RowPlace, rows_of, rows_worth_a_line
+from buoyline.compression.extractive.records import RowPlace, rows_of, rows_worth_a_line, without_older
 from buoyline.compression.extractive.speech import ParsedCall, plain_text, written_texts
 from buoyline.compression.identifiers import outer_text, sentences
 from buoyline.compression.summary import SourceMessage
@@ -335,18 +335,23 @@ def _withdrawn(sources: Iterable[SourceMessage]) -> set[int]:
 def _of_results(conversation: "Conversation") -> Iterator[_Candidate]:
     """Yield sentences and records of what tools returned; of many records of one form those that were spoken of."""
     length, first = len(conversation.sources), conversation.sources[0].index
-    records: defaultdict[tuple[str, str], list[RowPlace]] = defaultdict(list)
+    found: list[RowPlace] = []
+    tools: dict[int, str] = {}
     for step in conversation.steps:
         reading = step.reading
         if reading is None or _REFUSAL.search(reading.text[:400]):
             continue
         text = reading.searched[:MAX_TEXT_CHARS]
         for position, row in enumerate(rows_of(text)):
-            records[step.action.name, row.form].append(RowPlace(row, reading, position))
+            found.append(RowPlace(row, reading, position))
+            tools[id(reading)] = step.action.name
         shown = plain_text(text)
         if _is_prose(shown):
             recency = 0.7 + 0.3 * (reading.source.index - first) / length
             yield from _of_text(shown, reading.source, QUALITIES[_origin_of(step.action)] * recency, reading)
+    records: defaultdict[tuple[str, str], list[RowPlace]] = defaultdict(list)
+    for place in without_older(found):
+        records[tools[id(place.reading)], place.row.form].append(place)
     spoken = _spoken_words(conversation)
     for (name, _), rows in records.items():
         for row, reading, position in rows_worth_a_line(rows, spoken):

@@ -229,6 +229,10 @@ _QUOTED_TEXT = re.compile(
 )
 _WORDS = re.compile(r"\w \w+ \w|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4}")
 _SENTENCE_ENDS = re.compile(r"[.!?:](?:\s|$)|\n|[\u3002\uff01\uff1f\uff0c]")
+_WRAPPED = re.compile(r"(?<=[\w,;])\n[ \t]{0,8}(?=[a-z(])")
+_TRAILER = re.compile(r"^[A-Z]\w+(?:-\w+)+: [^\n]*$", re.MULTILINE)
+"""Of the message of a commit: who signed it."""
+
 _CODE_MARK = re.compile(r"[{};=<>|$\\_/]")
 MIN_WRITTEN_CHARS: Final = 40
 MAX_CODE_MARKS: Final = 0.03
@@ -247,7 +251,7 @@ def written_texts(action: ParsedCall) -> Iterator[str]:
         for quoted in _QUOTED_TEXT.finditer(action.command[:MAX_QUOTED_CHARS]):
             text = quoted[2] or quoted[3] or quoted[4]
             if _is_written(text):
-                yield text
+                yield _TRAILER.sub("", _WRAPPED.sub(" ", text))
         return
     for key, value in action.arguments.items():
         if isinstance(value, str) and letters_of(key) not in _ORDER_KEYS and _is_written(value):
