@@ -55,7 +55,19 @@ ITEM_OPTIONS = {"order", "also", "shown"}
 
 ITEM_KINDS = {
     *("task", "request", "pasted", "report", "changed", "read", "done", "todo", "finding", "closing", "note", "label"),
-    *("record", "edit", "check", "completed", "repository", "created", "deleted", "moved"),
+    *(
+        "record",
+        "edit",
+        "check",
+        "completed",
+        "repository",
+        "created",
+        "deleted",
+        "moved",
+        "content",
+        "looked",
+        "refusal",
+    ),
     *("error", "untried", "tackled", "resolved", "pending", "question", "working", "intent", "constraint"),
     *("path", "url", "identifier", "hash", "version", "number"),
 }
