@@ -36,8 +36,8 @@ def session_work(workspace: LocalWorkspace, session_id: str) -> WorkState:
 
 
 def _last_state(session: StoredSession) -> WorkState:
-    summaries = session.index().summaries
-    found = session.summary(len(summaries)).get("work") if summaries else None
+    summaries = session.summaries_with_facts()
+    found = summaries[-1].get("work") if summaries else None
     return WorkState() if found is None else work_state_from(found)
 
 
