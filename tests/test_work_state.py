@@ -551,7 +551,7 @@ def test_a_person_who_writes_code_in_fences_is_a_person() -> None:
         ('[{"n": 1, "m": 2}, {"n": 3, "m": 4}]', ["n 1, m 2", "n 3, m 4"]),
         ('{"user": {"name": "Mia", "zip": "10115"}}', ["user: name Mia, zip 10115"]),
         ('{"flights": [{"number": 228, "date": "21 May"}, {"number": 43, "date": "22 May"}], "cabin": "economy"}',
-         ["flights 228 21 May / 43 22 May, cabin economy"]),
+         ["flights 228 21 May; 43 22 May, cabin economy"]),
         ("not JSON", []),
         ('{"broken": ', []),
         ("[" * 100_000, []),

@@ -130,7 +130,7 @@ def _rows(value: object, name: str, depth: int) -> Iterator[RecordRow]:
         if (row := _row(value, name)) is not None:
             yield row
         for key, inner in value.items():
-            is_record = is_object(inner) and len(inner) > 1 and not _shown(inner)[0]
+            is_record = is_object(inner) and len(inner) > 1 and (row is None or not _shown(inner)[0])
             if is_record or (_is_list(inner) and not _is_short_list(inner)):
                 yield from _rows(inner, key, depth + 1)
 

@@ -251,6 +251,9 @@ PROHIBITION_KIND: Final = "prohibition"
 PROHIBITIONS_SHARE: Final = 0.25
 """Of the whole, for what the user forbade: a fence that is forgotten is worse than a fact that is looked up."""
 
+PROHIBITIONS_TOKENS: Final = 60
+"""May always be taken by it: beside a model's prose, a quarter of the facts is less than one sentence."""
+
 SAID_BY_START: Final = frozenset({"finding", "constraint", "closing"})
 SAID_CHARS: Final = 80
 """Two sentences of these kinds that begin with so many same characters are one."""
@@ -445,7 +448,7 @@ class Selection:
 
         What was typed comes before what was pasted, and newer words before older ones.
         """
-        room = PROHIBITIONS_SHARE * self.max_tokens
+        room = max(PROHIBITIONS_SHARE * self.max_tokens, PROHIBITIONS_TOKENS)
         for item in sorted(queue, key=lambda one: (one.weight, one.last_seen), reverse=True):
             if item.kind != PROHIBITION_KIND:
                 continue
