@@ -106,7 +106,6 @@ SYNCS = {
         "a kill, then a power cut after a process that was at work repeats it",
     ),
     "(facts) < Summaries.add > LocalTree.replace": ("a summary with facts", "a power cut"),
-    "session/ < Summaries.add > LocalTree.replace": ("a summary with facts", "a power cut"),
     "session/ < Summaries.add > Appender.set_aside_behind > Appender._set_aside": (
         "the first summary",
         "a power cut while the next writer recovers from one",
@@ -195,6 +194,11 @@ NEEDED_TWICE = (
 """Syncs that another call shares with the one of its scenario above; that call needs it, too."""
 
 NEEDED_ELSEWHERE = {
+    "session/ < Summaries.add > LocalTree.replace": (
+        "a summary with facts",
+        "a power cut",
+        "a summary whose facts are gone is read without them; the statement is that of `LocalTree.replace`",
+    ),
     "session/ < _rebuild_journal > Appender.replace > LocalTree.replace": (
         "a journal that was lost",
         "a power cut",

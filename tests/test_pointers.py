@@ -63,9 +63,14 @@ def _named(mark: "re.Match[str]") -> Iterator[Pointer]:
 
 def _claimed(line: Line) -> Iterator[str]:
     """Yield what has to stand in the lines word for word."""
+    if line.text.endswith(" as it was read"):
+        return  # the lines are the content of the file, and the call before them names it
+    if line.field == "current_state" and re.match(r"(?:Changed|Created|Read)\b", line.text):
+        yield from re.findall(r"[^/{}, ]+\.\w+", line.text)  # an editor may show a file under a longer name
+        return
     text = re.sub(r" \u00d7[0-9]+(?=$|[,}])", "", LEADS.sub("", line.text, count=1))
     if line.field == "current_state" and "“" not in text:
-        text = RELATIONS.sub(" ", text).replace("`", "")
+        text = RELATIONS.sub(" ", text)
     quoted = re.search("“(.*)”", text)
     if quoted is not None:
         yield from re.split("…|” \u2013 “", quoted[1])  # an answer stands behind the question that it answers
@@ -75,7 +80,7 @@ def _claimed(line: Line) -> Iterator[str]:
         return
     if line.field == "current_state" or line.text.startswith(("Open", "Resolved")):
         text, _, outcome = text.partition(" → ")
-        yield from re.split(" → |…", outcome)
+        yield from (part.strip("`") for part in re.split(" → |…|`; `", outcome))
     elif line.field == "important_discoveries":
         yield from re.split(" · |…", text)
     yield from (found.rstrip(".,:;-") for found in STRING.findall(text))

@@ -17,6 +17,7 @@ MAX_FILES: Final = 400
 MAX_CHECKS: Final = 60
 MAX_BETWEEN: Final = 20
 """Files that were changed between a failure and a pass."""
+MAX_REPOSITORY_POINTERS: Final = 8
 MAX_COMMITS: Final = 60
 MAX_ITEMS: Final = 100
 """Of each list: the agent's plan, and the user's."""
@@ -90,7 +91,7 @@ class RepositoryState:
         pushed: Hash or branch of the last push.
         last_commit: Session index of the last commit; -1 without one.
         last_push: The same of the last push.
-        pointers: Lines of the result that says so.
+        pointers: Lines of the results that named the branch and the newest commits.
     """
 
     branch: str = ""

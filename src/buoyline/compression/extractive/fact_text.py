@@ -62,6 +62,9 @@ ORDERED_FIELDS: Final = frozenset({"task_overview", "context_to_preserve"})
 MIN_ROOT_CHARS: Final = 8
 """A shorter directory is not worth a name."""
 
+MAX_POINTERS: Final = 100
+"""Behind one line: so many lines can be named in one mark, see `POINTER`."""
+
 MAX_TEXT_CHARS: Final = 20_000
 """Of a quoted text; no summary has room for more."""
 
@@ -202,7 +205,7 @@ def _file_lines(items: list[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
         under = f" (in {root})" if root and not is_named else ""
         is_named = True
         pointers = merged_pointers(pointer for item in found for pointer in item.pointers)
-        yield f"{word}{under}: {', '.join(trees)}", pointers[:8]
+        yield f"{word}{under}: {', '.join(trees)}", pointers[:MAX_POINTERS]
 
 
 def root_of(paths: Iterable[str]) -> str:

@@ -377,11 +377,12 @@ def _looks(conversation: Conversation, made: Sequence["Step"]) -> Iterator[Fact]
     for step in reversed(made):
         command = cut(step.action.command, limits.line // 2, limits.counter)
         more = merged_pointers((*([step.call.pointer] if step.call.pointer else []), *pointers))
-        if shown and limits.counter.exceeds(f"{shown[0]}, `{command}`", 2 * limits.line):
+        text = f"{shown[0]}, `{command}`" if shown else command
+        if shown and (len(more) > SERIES_PLACES or limits.counter.exceeds(text, 2 * limits.line)):
             break
         pointers, shown = more, [", ".join([*shown, f"`{command}`"])]
     for text in shown:
-        yield _citing(Fact("current_state", "looked", text, None, made[-1].call.index, weight=LOOKED), pointers[-1:])
+        yield _citing(Fact("current_state", "looked", text, None, made[-1].call.index, weight=LOOKED), pointers)
 
 
 def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -> Iterator[Fact]:

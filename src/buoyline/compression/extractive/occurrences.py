@@ -87,7 +87,7 @@ class Occurrences:
     @property
     def weight(self) -> float:
         """Log odds that the string is needed again, without its age and its count."""
-        channels = sum(CHANNEL_WEIGHTS[channel] for channel in self.channels)
+        channels = math.fsum(CHANNEL_WEIGHTS[channel] for channel in self.channels)
         key = KEY_WEIGHT - COUNT_WEIGHT * math.log2(self.count) if self.is_mere_key else 0.0
         return channels + key + KIND_WEIGHTS[self.kind] + CALL_COUNT_WEIGHT * math.log2(1 + self.calls)
 

@@ -176,7 +176,7 @@ def _row(record: Mapping[str, Any], name: str) -> RecordRow | None:
             said.append(text)
             values += found
             size += len(text) + 2
-    if not said or (len(said) == 1 and not name):
+    if not said or (len(said) == 1 and not name) or all(value == "0" for value in values):
         return None
     text = ", ".join(said)
     key = " ".join(_short(value) for key, value in record.items() if _ID.search(key))

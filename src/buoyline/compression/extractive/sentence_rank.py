@@ -255,7 +255,8 @@ def ranked_sentences(conversation: "Conversation") -> Iterator[RankedSentence]:
     cited: set[int] = set()
 
     def loss(candidate: _Candidate) -> float:
-        total = sum(weights.get(concept, 0.0) * REPEATED ** said[concept] for concept in candidate.concepts)
+        # An exact sum: the order of a set differs from run to run, and so would the last bit that breaks a tie.
+        total = math.fsum(weights.get(concept, 0.0) * REPEATED ** said[concept] for concept in candidate.concepts)
         price = candidate.tokens + (CITED_TOKENS if candidate.source.index in cited else UNCITED_TOKENS)
         return -candidate.quality * total / price
 

@@ -42,6 +42,7 @@ from buoyline.compression.work_state import (
     MAX_COMMITS,
     MAX_FILES,
     MAX_QUESTIONS,
+    MAX_REPOSITORY_POINTERS,
     MAX_TEXT_CHARS,
     MAX_WAITING,
     CheckState,
@@ -152,7 +153,7 @@ class _Progress:
                 _check(self._checks, self._files, step, self._citations)
             if re.search(r"\bgit\b", step.action.command) or "commit" in step.action.name.lower():
                 self._has_used_git = True
-                self._repository = _with_output(self._repository, step)
+                self._repository = _with_output(self._repository, step, self._citations)
             self._directory = directory_behind(step.action.command, self._directory)
         before = self._plan if self._has_tool_plan else ()
         if (plan := planned(before, step, self._citations)) is not before:
@@ -244,6 +245,8 @@ def _touch(
     edit = edit_in(step.action.arguments)
     places = (citations.of(step.call, words) for words in (path, *(edit.lines if edit is not None else ())))
     pointers = merged_pointers(chain.from_iterable(places))
+    if step.reading is not None and not any(path in str(value) for value in step.action.arguments.values()):
+        pointers = merged_pointers((*citations.of_result(step.reading, path), *pointers))  # the editor names the file
     if known is not None and spelled != path:  # this call does not hold the spelling that is kept
         pointers = merged_pointers((*known.pointers[:1], *pointers))
     if operation == "read":
@@ -318,15 +321,22 @@ def _is_covered(check: CheckState, tried: Sequence[str], directory: str) -> bool
     return all(any(is_wider(one, step) for one in tried) for step in check.command.split(" && "))
 
 
-def _with_output(repository: RepositoryState, step: Step) -> RepositoryState:
+def _with_output(repository: RepositoryState, step: Step, citations: LineFinder) -> RepositoryState:
     output = git_output(step.action.command, step.reading.text if step.reading is not None else "")
     index = step.call.index
-    if output.branch:
-        repository = replace(repository, branch=output.branch)
-    if output.commits:
-        pointers = (step.answer.pointer,) if step.answer is not None and step.answer.pointer is not None else ()
-        commits = (*repository.commits, *output.commits)
-        repository = replace(repository, commits=commits, last_commit=index, pointers=pointers)
+    if output.branch and output.branch != repository.branch:
+        repository = _cited(replace(repository, branch=output.branch), output.branch, step, citations)
+    for short, subject in output.commits:
+        commits = (*repository.commits, (short, subject))
+        repository = _cited(replace(repository, commits=commits, last_commit=index), short, step, citations)
     if output.pushed:
         repository = replace(repository, pushed=output.pushed, last_push=index)
     return repository
+
+
+def _cited(repository: RepositoryState, words: str, step: Step, citations: LineFinder) -> RepositoryState:
+    """Return *repository* with the lines of the result that hold *words*, behind the newest ones before."""
+    if step.reading is None:
+        return repository
+    pointers = merged_pointers((*repository.pointers, *citations.of_result(step.reading, words)))
+    return replace(repository, pointers=pointers[-MAX_REPOSITORY_POINTERS:])
