@@ -190,6 +190,8 @@ OPEN_KINDS: Final = frozenset({"question", "working", "intent", "pending", "erro
 TASK_KIND: Final = "task"
 
 FILE_TOKENS: Final = 12
+"""Of a file in a tree, beside its name: its directory, and its lines in the mark that the files share."""
+
 NEXT_FIELD: Final = "next_steps"
 NEXT_TOKENS: Final = 40
 """Next steps may always take so many tokens, however small the summary is: without them nobody can continue."""
@@ -651,6 +653,5 @@ class Selection:
         mark_tokens = self._counter.count(f"- {mark_of(item.pointers)}\n") if is_first else 0
         return self._counter.count(f"{BETWEEN}{item.text}") + mark_tokens
 
-    # A path after the root and its lines in the mark of the group, measured as 7 to 10.
     def _line_of(self, item: Fact) -> tuple[str, int, tuple[Pointer, ...]]:
         return item.field, item.last_seen, item.pointers if item.kind == "note" else ()
