@@ -19,6 +19,7 @@ from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, InvalidNameError
 from buoyline.lookups import Tool, evaluation, lookup_tools, retrieval_tool
 from buoyline.lookups.tools import LOOKUP_RULES
+from buoyline.messages import spell
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
 from buoyline.window.tool import compress_tool
@@ -59,14 +60,20 @@ def _ask(workspace: LocalWorkspace, name: str, session: str | None = "s1", /, **
 def test_definitions_are_what_the_providers_take(workspace: LocalWorkspace) -> None:
     openai = pytest.importorskip("openai.types.chat", reason="openai is an extra for tests")
     anthropic = pytest.importorskip("anthropic.types", reason="anthropic is an extra for tests")
+    mcp = pytest.importorskip("mcp.types", reason="mcp is an extra for tests")
+    session = pytest.importorskip("botocore.session", reason="botocore is an extra for tests").Session()
+    bedrock = session.get_service_model("bedrock-runtime").shape_for("Tool")
+    validate = pytest.importorskip("botocore.validate").ParamValidator().validate
     tools = lookup_tools(workspace)
     assert [tool.name for tool in tools] == NAMES
     for tool in tools:
         TypeAdapter(openai.ChatCompletionFunctionToolParam).validate_python(tool.openai(), strict=True)
         TypeAdapter(anthropic.ToolParam).validate_python(tool.anthropic(), strict=True)
+        mcp.Tool.model_validate({"name": tool.name, "inputSchema": tool.parameters}, strict=True)
+        spec = {"name": tool.name, "description": tool.description, "inputSchema": {"json": tool.parameters}}
+        assert not validate({"toolSpec": spec}, bedrock).has_errors()
         assert json.loads(json.dumps(tool.openai()))["function"]["parameters"]["type"] == "object"
         assert tool.anthropic()["input_schema"] == tool.openai()["function"]["parameters"]
-        assert default_counter().count(json.dumps(tool.openai())) < 450
 
 
 def test_the_schema_of_a_tool_is_a_plain_dict_of_its_own(workspace: LocalWorkspace) -> None:
@@ -81,11 +88,43 @@ def test_the_schema_of_a_tool_is_a_plain_dict_of_its_own(workspace: LocalWorkspa
         assert again.parameters["properties"]
 
 
-def test_the_example_in_each_description_can_be_called(workspace: LocalWorkspace) -> None:
-    for tool in lookup_tools(workspace, "s1"):
-        example = json.loads(tool.description.rpartition("Example: ")[2])
-        assert not asyncio.run(tool.call(**example)).startswith("Error: has no")
-        assert set(example) <= set(tool.parameters["properties"])
+def test_all_definitions_take_at_most_350_tokens_of_a_request(workspace: LocalWorkspace) -> None:
+    tools = lookup_tools(workspace)
+    for definitions in ([tool.openai() for tool in tools], [tool.anthropic() for tool in tools]):
+        sent = json.dumps(definitions, separators=(",", ":"), ensure_ascii=False)  # as the providers' SDKs send it
+        assert default_counter().count(sent) <= 350
+    assert default_counter().count(spell(retrieval_tool(workspace).openai())) <= 140
+
+
+def test_definitions_are_schemas_that_allow_each_accepted_argument(workspace: LocalWorkspace) -> None:
+    validator = pytest.importorskip("jsonschema", reason="an extra for tests").Draft202012Validator
+    calls: dict[str, dict[str, Any]] = {
+        "read": {"path": "transcript.md:-60", "start": 1, "end": 2, "column": 1, "whole": True},
+        "grep": {
+            "pattern": "(?i)SECRET",
+            "path": "*.md",
+            "context": 1,
+            "last": True,
+            "after": "sessions/s1/transcript.md:1:1",
+        },
+        "search": {"query": "secret", "path": "transcript.md", "start": 1},
+        "glob": {"pattern": "*", "after": "sessions/s1/context.jsonl"},
+        "query": {"path": ["tool_result-c1.txt"], "expression": "SELECT * FROM t1_rows", "start": 1, "column": 1},
+        "retrieve_offloaded_content": {"reference": "c1", "line_range": {"start": 1, "end": 2}, "whole": True},
+    }
+    for tool in (*lookup_tools(workspace, "s1"), retrieval_tool(workspace, "s1")):
+        validator.check_schema(tool.parameters)
+        validator(tool.parameters).validate(calls[tool.name])
+        assert not asyncio.run(tool.call(**calls[tool.name])).startswith("Error"), tool.name
+    accepted = {"literal": True, "ignore_case": True, "path": ["transcript.md", "tool_result-c1.txt"]}
+    assert "secret of s1" in _ask(workspace, "grep", pattern="SECRET", **accepted)
+
+
+def test_a_model_that_knows_only_the_definition_can_ask_for_each_table(workspace: LocalWorkspace) -> None:
+    for expression in ("SELECT rows FROM t1", "SELECT id FROM t1_rows", "SELECT path, n, text FROM lines", "rows[0]"):
+        assert not _ask(workspace, "query", path=["c1"], expression=expression).startswith("Error"), expression
+    statement = "SELECT regexp_extract(text, 'fail') FROM lines WHERE text REGEXP 'fail'"
+    assert 'fail"]' in _ask(workspace, "query", path=["c1"], expression=statement)
 
 
 def test_each_tool_answers(workspace: LocalWorkspace) -> None:
