@@ -830,6 +830,12 @@ async def test_events_tell_of_each_result_and_compression(tmp_path: Path) -> Non
     offloaded = [event for event in told if isinstance(event, ResultOffloaded)]
     assert [event.call_id for event in offloaded] == [f"c{turn}_{n}" for turn in range(3) for n in range(6)]
     assert all(event.tool == "log" and Path(event.path).is_file() for event in offloaded)
+    archive = (tmp_path / "sessions" / "s1" / "context.jsonl").read_text("utf-8").splitlines()
+    archived = [event for event in offloaded if event.message < len(archive)]
+    assert archived
+    for event in archived:
+        results = [block for block in json.loads(archive[event.message])["content"] if block["type"] == "tool_result"]
+        assert [block["id"] for block in results] == [event.call_id]
     compressed = next(event for event in told if isinstance(event, ContextCompressed))
     assert compressed.tokens_before >= 0.8 * 8_000 > compressed.tokens_after
 

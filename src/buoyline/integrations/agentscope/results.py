@@ -58,7 +58,8 @@ class ResultIntake:
         block = ToolResultBlock(
             id=call.id, name=call.name, output=given.content, state=given.state, metadata=given.metadata
         )
-        index = noted(agent.state).archived + len(pieces_of(behind_head(agent.state))) - 1
+        # AgentScope appends it there, unless another of the calls that run at once ends first.
+        index = noted(agent.state).archived + len(pieces_of(behind_head(agent.state)))
         native = message_of("assistant", [block], agent.name)
         entry = await entry_beside(native, index, self._bench.counter, dialect=DIALECT)
         whole, limit = _content_of(entry), agent.context_config.tool_result_limit
