@@ -73,6 +73,7 @@ class AgentPlayer(Player):
 
     def __init__(self, names: Names, workdir: str) -> None:
         super().__init__(names, workdir)
+        names.ask_by_count()
         self.saved: list[str] = []
         self._replies, self._rounds, self._asked = 0, 0, 0
 

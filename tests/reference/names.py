@@ -1,7 +1,9 @@
 """The names under which a version offers what `player` uses. If the checkout renames one, only `NEW` changes."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -47,6 +49,14 @@ EXTRACTING: Final[Mapping[bool, Sequence[str]]] = MappingProxyType(
 )
 """Modules that call `extract`, for the reference versions and for the checkout."""
 
+PROMPTING: Final[Mapping[bool, Sequence[str]]] = MappingProxyType(
+    {
+        False: ("buoyline.compression.summarizers.asking", "buoyline.integrations.strands.agent_summaries"),
+        True: ("buoyline.compression.summarizers.callables", "buoyline.integrations.strands.summarizers"),
+    }
+)
+"""Modules that call `prompt_for`; those of a framework that is not installed have no part in a script."""
+
 SHOWN: Final[Mapping[str, str]] = MappingProxyType({})
 """Classes and fields of events, errors and answers that the checkout calls otherwise: its name, then the old one."""
 
@@ -80,6 +90,14 @@ class Names:
             return self["Draft"]("extractive", dict.fromkeys(fields, ""))
         return self["Draft"]("extractive", fields, () if first.pointer is None else (first.pointer,))
 
+    def ask_by_count(self) -> None:
+        """Let a model be asked the same in all versions: the rules and the work's state were added on purpose since."""
+        for module in PROMPTING[self.is_new]:
+            if "strands" in module and find_spec("strands") is None:
+                continue
+            found: Any = import_module(module)
+            found.prompt_for = partial(_prompt_by_count, made=found.Prompt)
+
     def method(self, name: str) -> str:
         """Return how the version spells the method *name*."""
         return self._table.get(name, name)
@@ -87,3 +105,12 @@ class Names:
     def shown(self, name: str) -> str:
         """Return how the old versions spell the class or field *name*."""
         return self._shown.get(name, name)
+
+
+def _prompt_by_count(request: Any, *, max_tokens: int, answer_tokens: int, spell_schema: bool, made: Any) -> Any:
+    """Return a prompt of the pointers of the messages; the answer's tokens do not show in it."""
+    del answer_tokens
+    pointers = [f"[{source.pointer}]" for source in request.sources if source.pointer is not None]
+    previous = [] if request.previous is None else [f"{name}: {text}" for name, text in request.previous.fields.items()]
+    wanted = [f"Fields: {', '.join(request.fields)}. Focus: {request.focus}. As JSON: {spell_schema}."]
+    return made(request.prompt, request.counter.head("\n".join([*wanted, *pointers, *previous]), max_tokens))

@@ -40,7 +40,7 @@ _EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 _UNSTEADY = frozenset({"duration_s", "done", "problems", "reason"})
 """Fields of events that are times, or prose about managers."""
 
-_COUNTED = re.compile(r"b0a7[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+_COUNTED = re.compile(r"(?<![0-9a-f])b0a7[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}(?![0-9a-f])")
 _CRC = re.compile(r'("crc":"?)[0-9a-f]+')
 _BEFORE = re.compile(r'"before":\{[^{}]*\}')
 _TEMPORARY = re.compile(r"\.tmp-[0-9a-z-]*[0-9a-f]{16}")

@@ -148,6 +148,7 @@ def main() -> None:
 
 
 async def _play(names: Names, workdir: str) -> None:
+    names.ask_by_count()
     player = AgentPlayer(names, workdir)
     for line in sys.stdin:
         print(json.dumps(await player.answer(json.loads(line))), flush=True)  # noqa: T201 - the protocol
