@@ -78,6 +78,29 @@ finally:
     assert done.stdout == "free\n", done.stderr
 
 
+def test_a_child_closes_the_files_that_its_parent_keeps_open(tmp_path: Path) -> None:
+    program = """
+workspace = LocalWorkspace(sys.argv[1])
+asyncio.run(workspace.archive("s1", [message("before")]))
+reader, writer = os.pipe()
+child = os.fork()
+if not child:
+    links = [os.readlink(entry) for entry in map("/proc/self/fd/{}".format, range(64)) if os.path.lexists(entry)]
+    os.write(writer, str(len([link for link in links if link.startswith(sys.argv[1])])).encode())
+    signal.pause()  # it outlives its parent's next call, and must not keep that one's lock
+found = os.read(reader, 9).decode()
+asyncio.run(workspace.archive("s1", [message("after")]))
+asyncio.run(LocalWorkspace(sys.argv[1], lock_timeout_s=1).archive("s1", [message("of another")]))
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+print(found)
+"""
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("needs /proc to see which files are open")
+    done = run(program, tmp_path)
+    assert done.stdout == "0\n", done.stderr
+
+
 def test_a_lock_that_a_parent_died_with_is_free_although_its_child_lives(tmp_path: Path) -> None:
     program = """
 from pathlib import Path

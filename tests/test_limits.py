@@ -23,6 +23,7 @@ from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.testing import every_fault
 from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace.descriptors import KeptDescriptors
 
 PICTURE = bytes(range(256)) * 40
 
@@ -236,7 +237,7 @@ async def test_no_descriptor_is_left_open_by_a_failure(tmp_path: Path) -> None:
         return len(list(Path("/dev/fd").iterdir()))
 
     workspace = at(tmp_path)
-    await workspace.archive("s", [user("a")])
+    KeptDescriptors.close_all()  # those of workspaces of other tests
     before = count()
     for faults in every_fault(errno.EIO, calls=["write", "fdatasync", "fsync", "link", "unlink", "ftruncate", "fstat"]):
         with faults:
@@ -245,6 +246,7 @@ async def test_no_descriptor_is_left_open_by_a_failure(tmp_path: Path) -> None:
                 await workspace.store_result("s", ToolResult("c", "t", (Text("x"),)))
             except StorageError:
                 pass
+        await workspace.close()
         assert count() == before
 
 
@@ -352,6 +354,7 @@ async def test_a_disk_that_is_full_refuses_and_takes_everything_again_when_there
     await calls["message"]()
     assert await stored(at(small_disk)) == [user("first"), user("m" * 100_000)]
     assert_it_is_sound(small_disk)
+    await workspace.close()
 
 
 async def test_a_full_disk_takes_small_things_as_long_as_they_fit(small_disk: Path) -> None:
@@ -366,11 +369,13 @@ async def test_a_full_disk_takes_small_things_as_long_as_they_fit(small_disk: Pa
 
     with pytest.raises(WorkspaceFull):
         await fill_up()
-    with pytest.raises(WorkspaceFull):
-        await at(small_disk).archive("s", [user("y" * 9_000)])
+    async with at(small_disk) as other:
+        with pytest.raises(WorkspaceFull):
+            await other.archive("s", [user("y" * 9_000)])
 
     assert [message["content"].split(" ")[0] for message in await stored(at(small_disk))] == list(map(str, range(kept)))
     assert_it_is_sound(small_disk)
+    await workspace.close()
 
 
 async def test_a_clock_that_goes_back_a_year_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,15 @@ import contextlib
 import errno
 import fcntl
 import os
+import resource
 import secrets
 import stat
 import sys
 import time
-from collections.abc import Generator
+import weakref
+from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 from buoyline.errors import LockTimeout, StorageError, storage_error
 from buoyline.workspace.layout import TEMPORARY_PREFIX
@@ -24,11 +26,90 @@ REGULAR = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 CHUNK_BYTES = 1 << 20
+_MAX_KEPT = 256
+_TOO_MANY_OPEN = frozenset({errno.EMFILE, errno.ENFILE})
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP})
 _NAMING_TIMEOUT_S = 30.0
 _FIRST_WAIT_S = 0.0005
 # At most as long as a few appends take: with 20 ms, four processes wrote half as fast.
 _LONGEST_WAIT_S = 0.003
+
+
+Identity = tuple[int, int, int]
+"""Device, inode and mode: another one with the same name, or one with other permissions, has to be opened again."""
+
+
+def identity_of(status: os.stat_result) -> Identity:
+    """Return the identity of the file or directory that has *status*."""
+    return status.st_dev, status.st_ino, status.st_mode
+
+
+Close = Callable[[int], None]
+"""Takes over a descriptor that nobody uses any more: `os.close`, or it keeps it."""
+
+
+class KeptDescriptors:
+    """Open descriptors that nobody uses, for the next call: opening and closing took half the calls of an append.
+
+    A descriptor is either in use or kept, never both, so no thread closes or unlocks that of another one. The process
+    keeps at most a quarter of the descriptors that it may have; those that were not used for longest are closed. There
+    is no lock: each step on the dict is atomic, and a child may be forked, or a tree collected, at any time.
+    """
+
+    _all: ClassVar[dict[tuple[int, str], tuple[int, Identity]]] = {}
+    _limit: ClassVar[int] = min(_MAX_KEPT, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+
+    def __init__(self) -> None:
+        """Keep none yet; they are closed when nobody refers to this any more."""
+        weakref.finalize(self, KeptDescriptors._close, id(self)).atexit = False
+
+    def take(self, name: str, find: Callable[[], os.stat_result]) -> tuple[int, os.stat_result] | None:
+        """Return the descriptor kept for *name* and its status, if *find* shows that the name still leads to it."""
+        kept = self._all.pop((id(self), name), None)
+        if kept is None:
+            return None
+        descriptor, identity = kept
+        # If the name cannot be followed, opening it again reports why.
+        with contextlib.suppress(OSError):
+            status = find()
+            if identity_of(status) == identity:
+                return descriptor, status
+        os.close(descriptor)
+        return None
+
+    def keep(self, name: str, identity: Identity, descriptor: int) -> None:
+        """Take over *descriptor*, that of *name*."""
+        kept = descriptor, identity
+        if self._all.setdefault((id(self), name), kept) is not kept:
+            os.close(descriptor)  # another thread used the name at the same time
+        if len(self._all) > self._limit:
+            self._close_one(list(self._all)[0])  # noqa: RUF015 - another thread may change it during an iteration
+
+    def close(self) -> None:
+        """Close those that are kept here."""
+        self._close(id(self))
+
+    @classmethod
+    def close_all(cls) -> bool:
+        """Close those that are kept in the process; False if there are none."""
+        return cls._close(None)
+
+    @classmethod
+    def _close(cls, owner: int | None) -> bool:
+        return sum(cls._close_one(key) for key in list(cls._all) if owner in {None, key[0]}) > 0
+
+    @classmethod
+    def _close_one(cls, key: tuple[int, str]) -> bool:
+        kept = cls._all.pop(key, None)
+        if kept is not None:
+            # The call that used it has finished, and another one must not report an error of it.
+            with contextlib.suppress(OSError):
+                os.close(kept[0])
+        return kept is not None
+
+
+# A child shares the locks of these files with its parent.
+os.register_at_fork(after_in_child=KeptDescriptors.close_all)
 
 
 class Handle:
@@ -38,18 +119,27 @@ class Handle:
     """
 
     def __init__(
-        self, descriptor: int, path: str, status: os.stat_result, *, is_durable: bool, is_locked: bool
+        self,
+        descriptor: int,
+        path: str,
+        status: os.stat_result,
+        *,
+        is_durable: bool,
+        is_locked: bool,
+        close: Close = os.close,
     ) -> None:
         """Take over *descriptor*; *path* is for messages, and `sync` reaches the device if *is_durable*.
 
         *is_locked* means that nobody else writes to the open file. Its size is then cached, and `append` fails if
-        somebody wrote to it nevertheless; reading the size ten times took a tenth of the time of one append.
+        somebody wrote to it nevertheless; reading the size ten times took a tenth of the time of one append. *close*
+        gets the descriptor in the end, unless a write failed.
         """
         self._descriptor = descriptor
         self._path = path
         self._identity = status.st_dev, status.st_ino
         self._is_durable = is_durable
         self._size = status.st_size if is_locked else None
+        self._close = close
 
     def __enter__(self) -> Self:
         """Return the handle."""
@@ -61,7 +151,8 @@ class Handle:
 
     def close(self) -> None:
         """Close the file; its unsynced bytes are not lost."""
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        (os.close if self._size is None else self._close)(descriptor)
 
     def size(self) -> int:
         """Return the size in bytes."""
@@ -111,8 +202,10 @@ class Handle:
     def sync(self) -> None:
         """Make the content and the size durable. Never retried: after an error only new bytes help."""
         if self._is_durable:
+            size, self._size = self._size, None
             with translated(self._path):
                 sync_data(self._descriptor)
+            self._size = size
 
 
 class translated:  # noqa: N801 - a context manager, used like a function
@@ -136,9 +229,17 @@ class translated:  # noqa: N801 - a context manager, used like a function
             raise storage_error(OSError(error.errno, reason), self._path) from error
 
 
-def open_entry(parent: int, name: str, flags: int) -> int:
-    """Open what is called *name* in directory *parent*."""
-    return os.open(name, flags, dir_fd=parent)
+def open_entry(parent: int | None, name: str, flags: int) -> int:
+    """Open what is called *name* in directory *parent*; a file that is created has mode 0600 less the umask.
+
+    If too many files are open, those that are kept are closed first.
+    """
+    try:
+        return os.open(name, flags, FILE_MODE, dir_fd=parent)
+    except OSError as error:
+        if error.errno not in _TOO_MANY_OPEN or not KeptDescriptors.close_all():
+            raise
+    return os.open(name, flags, FILE_MODE, dir_fd=parent)
 
 
 def require_regular(descriptor: int, path: str) -> os.stat_result:
@@ -255,8 +356,8 @@ _held_locks: set[int] = set()
 
 
 @contextlib.contextmanager
-def held_lock(descriptor: int) -> Generator[None]:
-    """Release the lock on an open file at the end of the block, and close the file."""
+def held_lock(descriptor: int, close: Close) -> Generator[None]:
+    """Release the lock on an open file at the end of the block, and pass the file to *close*."""
     _held_locks.add(descriptor)
     try:
         yield
@@ -264,11 +365,14 @@ def held_lock(descriptor: int) -> Generator[None]:
         # In a child that was forked within the block, the lock is the parent's, and the file is closed already.
         if descriptor in _held_locks:
             _held_locks.discard(descriptor)
-            # The block has finished, and an error would say otherwise; closing releases the lock, too.
-            with contextlib.suppress(OSError):
+            try:
                 # A child that was forked meanwhile may have the lock open, too, and keep it locked after our close.
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
-            os.close(descriptor)
+            except OSError:
+                # The block has finished, and an error would say otherwise; closing releases the lock, too.
+                os.close(descriptor)
+            else:
+                close(descriptor)
 
 
 def _leave_locks_to_the_parent() -> None:
@@ -304,7 +408,7 @@ def remove_flat(parent: int, name: str, descriptor: int) -> None:
 @contextlib.contextmanager
 def opened_directory(parent: int, name: str) -> Generator[int]:
     """Open the directory called *name* until the end of the block."""
-    descriptor = os.open(name, DIRECTORY, dir_fd=parent)
+    descriptor = open_entry(parent, name, DIRECTORY)
     try:
         yield descriptor
     finally:
@@ -342,7 +446,7 @@ def set_mode(parent: int, name: str) -> None:
     """Set the mode of the file or directory *name*; a link is refused."""
     # A file without any permission cannot be opened for reading; Linux does not need that here.
     access = os.O_PATH if sys.platform == "linux" else os.O_RDONLY | os.O_NONBLOCK
-    descriptor = os.open(name, access | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    descriptor = open_entry(parent, name, access | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
         if kind not in {stat.S_IFREG, stat.S_IFDIR}:

@@ -91,8 +91,12 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         return f"LocalWorkspace({str(self.workdir)!r})"
 
     async def close(self) -> None:
-        """Wait for the calls under way and end the threads. The workspace may be used again afterwards."""
+        """Wait for the calls under way, end the threads, and close the files. The workspace may be used again.
+
+        Files of the last sessions stay open until then, so the directory cannot be unmounted before.
+        """
         await asyncio.to_thread(self._pool.close)
+        self._tree.close()
 
     @property
     def upkeep(self) -> "Upkeep":

@@ -15,6 +15,7 @@ import os
 import stat
 import sys
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -23,12 +24,14 @@ from buoyline.workspace.descriptors import (
     CHUNK_BYTES,
     DIRECTORY,
     DIRECTORY_MODE,
-    FILE_MODE,
     REGULAR,
+    Close,
     Handle,
+    KeptDescriptors,
     empty,
     give_name,
     held_lock,
+    identity_of,
     is_removed,
     make_entry,
     open_entry,
@@ -71,6 +74,7 @@ class LocalTree(Files):
         self.shown_as = shown_as or str(root)
         self._durable = durable
         self._identity: tuple[int, int] | None = None
+        self._kept = KeptDescriptors()
 
     @property
     def is_durable(self) -> bool:
@@ -142,29 +146,44 @@ class LocalTree(Files):
     def open(self, name: str, *, write: bool = False, create: bool = False) -> Handle:
         """Open a regular file, for appending with *write*, created empty and durably with *create* (mode 0600).
 
-        A caller that appends holds a lock for as long as the file is open.
+        A caller that appends holds a lock for as long as the file is open. The descriptor of a file for appending is
+        kept when the file is closed.
         """
-        flags = REGULAR | ((os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY)
         path = self.path(name)
-        with self._parent(name) as (parent, last), translated(path):
-            descriptor = (self._open_or_create if create else open_entry)(parent, last, flags)
+        with self._parent(name) as (parent, last):
+            find = partial(os.stat, last, dir_fd=parent, follow_symlinks=False)
+            kept = self._kept.take(name, find) if write else None
+            descriptor, status = kept or self._opened_file(parent, last, path, write=write, create=create)
+        if write:
+            try:
+                require_one_name(status, path)
+            except StorageError:
+                os.close(descriptor)
+                raise
+        close = partial(self._kept.keep, name, identity_of(status)) if write else os.close
+        return Handle(descriptor, path, status, is_durable=self._durable, is_locked=write, close=close)
+
+    def _opened_file(
+        self, parent: int, name: str, path: str, *, write: bool, create: bool
+    ) -> tuple[int, os.stat_result]:
+        flags = REGULAR | ((os.O_RDWR | os.O_APPEND) if write else os.O_RDONLY)
+        with translated(path):
+            descriptor = (self._open_or_create if create else open_entry)(parent, name, flags)
         try:
             status = require_regular(descriptor, path)
-            if write:
-                require_one_name(status, path)
             if create:
                 with translated(path):
                     restore_mode(descriptor, status)
         except BaseException:
             os.close(descriptor)
             raise
-        return Handle(descriptor, path, status, is_durable=self._durable, is_locked=write)
+        return descriptor, status
 
     def _open_or_create(self, parent: int, name: str, flags: int) -> int:
         try:
             return open_entry(parent, name, flags)
         except FileNotFoundError:
-            descriptor = os.open(name, flags | os.O_CREAT, FILE_MODE, dir_fd=parent)
+            descriptor = open_entry(parent, name, flags | os.O_CREAT)
         try:
             self._sync_directory(parent)
         except OSError:
@@ -219,7 +238,7 @@ class LocalTree(Files):
         name = f"{directory}/{temporary}"
         flags = REGULAR | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL
         with self._directory(directory) as parent, translated(self.path(name)):
-            descriptor = os.open(temporary, flags, FILE_MODE, dir_fd=parent)
+            descriptor = open_entry(parent, temporary, flags)
             try:
                 status = os.fstat(descriptor)
                 restore_mode(descriptor, status)
@@ -304,7 +323,7 @@ class LocalTree(Files):
         with self._parent(name) as (parent, last), translated(self.path(name)):
             temporary = temporary_name()
             make_entry(parent, temporary)
-            made = os.open(temporary, DIRECTORY, dir_fd=parent)
+            made = open_entry(parent, temporary, DIRECTORY)
             try:
                 for file, content in files:
                     self._write_new(made, file, (content,))
@@ -320,39 +339,70 @@ class LocalTree(Files):
                 os.close(made)
             return True
 
-    def held(self, name: str) -> "HeldTree":
+    def held(self, name: str, *, keep: bool = False) -> "HeldTree":
         """Keep directory *name* open during the block of the returned tree, which opens files there without walking.
 
-        A walk of three steps costs more than opening the file.
+        A walk of three steps costs more than opening the file. With *keep*, the descriptor is kept after the block.
         """
-        return HeldTree(self, name, self._walk(name))
+        if not keep:
+            return HeldTree(self, name, self._walk(name))
+        descriptor, status = self._kept.take(name, partial(self._walked_status, name)) or self._walked(name)
+        return HeldTree(self, name, descriptor, partial(self._kept.keep, name, identity_of(status)))
 
     @contextlib.contextmanager
     def lock(self, name: str, timeout_s: float, *, shared: bool = False) -> Generator[Handle]:
         """Hold the kernel's lock on file *name* (created if needed) during the block, alone or *shared*.
 
-        The kernel releases it when its holder dies, so there are no stale locks. Each call opens the file again, so
-        that threads of one process exclude each other as processes do. The holders may use the file's size as a
-        counter.
+        The kernel releases it when its holder dies, so there are no stale locks. Each holder has a descriptor of its
+        own, so that threads of one process exclude each other as processes do. The holders may use the file's size as
+        a counter.
 
         Raises:
             LockTimeout: Another writer held it for *timeout_s* seconds.
         """
-        flags = REGULAR | os.O_RDWR | os.O_APPEND | os.O_CREAT
         path = self.path(name)
-        with self._parent(name) as (parent, last):
+        descriptor, status = self._kept.take(name, partial(self._walked_status, name)) or self._opened_lock(name, path)
+        try:
             with translated(path):
-                descriptor = os.open(last, flags, FILE_MODE, dir_fd=parent)
-            try:
-                status = require_regular(descriptor, path)
-                with translated(path):
-                    restore_mode(descriptor, status)
-                    wait_for_lock(descriptor, path, timeout_s, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-            except BaseException:
-                os.close(descriptor)
-                raise
-            with held_lock(descriptor):
-                yield Handle(descriptor, path, status, is_durable=False, is_locked=False)
+                wait_for_lock(descriptor, path, timeout_s, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        with held_lock(descriptor, partial(self._kept.keep, name, identity_of(status))):
+            yield Handle(descriptor, path, status, is_durable=False, is_locked=False)
+
+    def _opened_lock(self, name: str, path: str) -> tuple[int, os.stat_result]:
+        with self._parent(name) as (parent, last), translated(path):
+            descriptor = open_entry(parent, last, REGULAR | os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            status = require_regular(descriptor, path)
+            with translated(path):
+                restore_mode(descriptor, status)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor, status
+
+    def close(self) -> None:
+        """Close the descriptors that are kept for later calls."""
+        self._kept.close()
+
+    def _walked(self, name: str) -> tuple[int, os.stat_result]:
+        descriptor = self._walk(name)
+        return descriptor, os.fstat(descriptor)
+
+    def _walked_status(self, name: str) -> os.stat_result:
+        """Return the status of *name* if the root is still the same and a walk to *name* follows no link."""
+        root = os.stat(self._root_path)
+        if (root.st_dev, root.st_ino) != self._identity:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), self._root_path)
+        path, *steps = self._root_path, *name.split("/")
+        for step in steps:
+            path = f"{path}/{step}"
+            status = os.lstat(path)
+            if step is not steps[-1] and not stat.S_ISDIR(status.st_mode):
+                raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return status
 
     def _parent(self, name: str) -> "_Parent":
         above, _, last = name.rpartition("/")
@@ -367,7 +417,7 @@ class LocalTree(Files):
         try:
             with translated(self.path(name)):
                 for step in steps:
-                    inner = os.open(step, DIRECTORY, dir_fd=descriptor)
+                    inner = open_entry(descriptor, step, DIRECTORY)
                     os.close(descriptor)
                     descriptor = inner
         except BaseException:
@@ -388,7 +438,7 @@ class LocalTree(Files):
 
     def _open_root(self) -> int:
         with translated(self._root_path):
-            return os.open(self._root_path, DIRECTORY & ~os.O_NOFOLLOW)
+            return open_entry(None, self._root_path, DIRECTORY & ~os.O_NOFOLLOW)
 
     def _require_same_root(self, descriptor: int) -> None:
         """Refuse a root that became another directory: our knowledge of the first one does not apply to it."""
@@ -411,7 +461,7 @@ class LocalTree(Files):
         return temporary
 
     def _write_new(self, parent: int, name: str, chunks: Iterable[bytes]) -> None:
-        descriptor = os.open(name, REGULAR | os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE, dir_fd=parent)
+        descriptor = open_entry(parent, name, REGULAR | os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
             restore_mode(descriptor, os.fstat(descriptor))
             written = 0
@@ -435,12 +485,14 @@ class LocalTree(Files):
 class HeldTree(LocalTree):
     """A tree with one directory open until the end of the ``with`` block; walks below it begin there."""
 
-    def __init__(self, tree: LocalTree, name: str, descriptor: int) -> None:
-        """Take over *descriptor*, which is that of directory *name* of *tree*."""
-        super().__init__(tree.root, durable=tree.is_durable, shown_as=tree.shown_as)
+    def __init__(self, tree: LocalTree, name: str, descriptor: int, close: Close = os.close) -> None:
+        """Take over *descriptor*, which is that of directory *name* of *tree*, and pass it to *close* in the end."""
+        # Everything is that of *tree*, also what it keeps.
+        self.__dict__.update(tree.__dict__)
         self._tree = tree
         self._name = name
         self._descriptor = descriptor
+        self._close = close
 
     def __enter__(self) -> Self:
         """Return the tree."""
@@ -448,7 +500,7 @@ class HeldTree(LocalTree):
 
     def __exit__(self, *_: object) -> None:
         """Close the directory."""
-        os.close(self._descriptor)
+        self._close(self._descriptor)
 
     def _directory(self, name: str) -> "_Directory":
         if name == self._name:
@@ -462,7 +514,7 @@ class HeldTree(LocalTree):
     def _start(self, name: str) -> tuple[int, list[str]]:
         first, *steps = name[len(self._name) + 1 :].split("/")
         with translated(self.path(name)):
-            return os.open(first, DIRECTORY, dir_fd=self._descriptor), steps
+            return open_entry(self._descriptor, first, DIRECTORY), steps
 
     def _is_below(self, name: str) -> bool:
         return name.startswith(self._name) and name[len(self._name) : len(self._name) + 1] == "/"

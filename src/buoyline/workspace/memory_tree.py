@@ -136,7 +136,7 @@ class MemoryTree(Files):
         above.add(name.rpartition("/")[2])
         return True
 
-    def held(self, name: str) -> Self:
+    def held(self, name: str, *, keep: bool = False) -> Self:  # noqa: ARG002 - for a disk
         """Return the tree, if there is a directory *name*."""
         self._directory(name)
         return self

@@ -140,13 +140,13 @@ class Session(StoredSession):
             if directory is None:
                 break
             try:
-                return directory, self.tree.held(directory)
+                return directory, self.tree.held(directory, keep=True)
             except StorageError as error:
                 if error.errno != errno.ENOENT:
                     raise
                 self._directory = None  # gc removed it
         self._create()
-        return self.directory, self.tree.held(self.directory)
+        return self.directory, self.tree.held(self.directory, keep=True)
 
     def _create(self) -> None:
         created = {

@@ -89,8 +89,8 @@ class Tree(Files, Protocol):
         """Create directory *name* with *files*, whole or not at all; False if a directory has the name."""
         ...
 
-    def held(self, name: str, /) -> "AbstractContextManager[Tree]":
-        """Keep directory *name* open during the block, for quick access to its files."""
+    def held(self, name: str, /, *, keep: bool = False) -> "AbstractContextManager[Tree]":
+        """Keep directory *name* open during the block, for quick access to its files; with *keep*, for later calls."""
         ...
 
     def lock(self, name: str, timeout_s: float, /, *, shared: bool = False) -> AbstractContextManager[OpenFile]:
