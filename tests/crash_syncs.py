@@ -110,7 +110,7 @@ SYNCS = {
         "the first summary",
         "a power cut while the next writer recovers from one",
     ),
-    "session/ < Summaries.add > Appender.set_aside_behind > _OpenFiles.__missing__ > LocalTree.open > LocalTree._open_or_create": (  # noqa: E501
+    "session/ < Summaries.add > Appender.set_aside_behind > _OpenFiles.__missing__ > LocalTree.open > LocalTree._opened_file > LocalTree._open_or_create": (  # noqa: E501
         "the first summary",
         "a power cut",
     ),

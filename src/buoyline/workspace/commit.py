@@ -41,6 +41,7 @@ class Appender:
     """The files of one session, opened for appending while the session's lock is held.
 
     Attributes:
+        tree: Holds the session's directory open.
         files: Those that are open; any other is opened, and created if it is missing. A missing journal raises
             `StorageError`.
         syncs_at_once: Each write is durable on return, without `flush`.
@@ -53,7 +54,7 @@ class Appender:
         With *shares_sync*, syncs are delayed until `flush`, which makes the writes of several calls durable at once.
         The calls are acknowledged only after it.
         """
-        self._tree = tree
+        self.tree = tree
         self._directory = directory
         self._tail = tail
         self.shares_sync = shares_sync
@@ -82,7 +83,7 @@ class Appender:
 
     def has(self, name: str) -> bool:
         """Return whether the session has a file *name*."""
-        return name in self.files or self._tree.size(f"{self._directory}/{name}") is not None
+        return name in self.files or self.tree.size(f"{self._directory}/{name}") is not None
 
     def commit(
         self, name: str, lines: Sequence[bytes], record: Callable[[ByteRange], Record], derived: bytes = b""
@@ -177,7 +178,7 @@ class Appender:
             StorageError: The file system refused; the file is as it was.
         """
         self.flush()
-        self._tree.replace(f"{self._directory}/{name}", (content,))
+        self.tree.replace(f"{self._directory}/{name}", (content,))
         # The open file is the one that was replaced.
         self._flushed.pop(name, None)
         if name in self.files:
@@ -268,9 +269,9 @@ class Appender:
 
     def _set_aside(self, name: str, file: OpenFile, end: int) -> None:
         torn = file.read(end, file.size() - end)
-        self._tree.make_directory(f"{self._directory}/{layout.TORN}")
-        self._tree.sync_directory(self._directory)
-        self._tree.publish(f"{self._directory}/{layout.torn_name(name, end, torn)}", (torn,))
+        self.tree.make_directory(f"{self._directory}/{layout.TORN}")
+        self.tree.sync_directory(self._directory)
+        self.tree.publish(f"{self._directory}/{layout.torn_name(name, end, torn)}", (torn,))
         file.cut(end)
         self._flushed[name] = min(self._flushed.get(name, end), end)
 

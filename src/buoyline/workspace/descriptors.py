@@ -300,6 +300,9 @@ def _rename_unless_taken(parent: int, temporary: str, name: str, source: int) ->
     except FileNotFoundError:
         os.rename(temporary, name, src_dir_fd=source, dst_dir_fd=parent)
         return True
+    finally:
+        # The directory may stay open for the next call.
+        fcntl.flock(parent, fcntl.LOCK_UN)
     return False
 
 

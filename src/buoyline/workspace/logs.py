@@ -56,21 +56,21 @@ class Summaries:
             growth = len(line) + len(facts or b"") - self._size_of([number, *outdated])
             self._quota.admit(self._session, tail, growth, [_summary_growth(number, line, tail.summaries_end)])
             if facts is not None:
-                self._session.tree.replace(self._facts_file(number), (facts,))
-            if self._session.tree.size(self._session.name(layout.SUMMARIES_FILE)) == 0:
+                appender.tree.replace(self._facts_file(number), (facts,))
+            if appender.tree.size(self._session.name(layout.SUMMARIES_FILE)) == 0:
                 # Its creator may have been killed before its name was durable.
-                self._session.tree.sync_directory(self._session.directory)
+                appender.tree.sync_directory(self._session.directory)
             appender.set_aside_behind(layout.SUMMARIES_FILE, tail.summaries_end)
             try:
                 appender.commit(layout.SUMMARIES_FILE, [line], lambda byte_range: _summary_record(number, byte_range))
             except StorageError:
                 with suppress(StorageError):
-                    self._session.tree.remove(self._facts_file(number))
+                    appender.tree.remove(self._facts_file(number))
                 raise
             # The summary is committed, whatever becomes of the old files; the next call removes what is left.
             with suppress(StorageError):
                 for old in outdated:
-                    self._session.tree.remove(self._facts_file(old))
+                    appender.tree.remove(self._facts_file(old))
             return number
 
     def _outdated(self, tail: JournalTail, appender: Appender, number: int) -> list[int]:
@@ -118,10 +118,10 @@ class Window:
             self._quota.check_new(self._session, 0, records)
         with self._session.writing() as (tail, appender):
             # A record without its file is a start that a crash interrupted; it was never acknowledged.
-            has_window = bool(tail.windows) and self._session.tree.exists(self._session.name(layout.WINDOW_FILE))
+            has_window = bool(tail.windows) and appender.tree.exists(self._session.name(layout.WINDOW_FILE))
             if has_window and writer and writer == tail.writer and not tail.last_batch:
                 # The records were durable before the file existed; its name is not if its creator was killed.
-                self._session.tree.sync_directory(self._session.directory)
+                appender.tree.sync_directory(self._session.directory)
                 return
             if tail.last_batch or has_window:
                 raise SessionExistsError(self._session.session_id, self._session.tree.path(self._session.directory))
@@ -171,7 +171,7 @@ class Window:
             records: list[Record] = []
             if tuple(pins) != tail.pins:
                 records.append({"op": "pins", "pins": list(pins), "time": now()})
-            held_bytes = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
+            held_bytes = appender.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
             self._check_length(tail, held_bytes)
             unknown = unknown_stubs(tail, stubs)
             if self._quota.is_limited:
@@ -217,7 +217,7 @@ class Window:
             self._quota.check_new(self._session, len(content), [record])
         with self._lease(content), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, writer)
-            replaced = self._session.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
+            replaced = appender.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
             unknown = unknown_stubs(tail, stubs)
             self._quota.admit(self._session, tail, len(content) - replaced, [*unknown, record])
             for stub in unknown:

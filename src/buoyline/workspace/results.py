@@ -190,15 +190,15 @@ class Results:
                 result.call_id, result.name, measure, parts, content.chunks, counts, is_error=result.is_error
             )
 
-            def write(name: str, *, is_there: bool) -> None:
+            def write(held: Tree, name: str, *, is_there: bool) -> None:
                 staged.write()
                 if is_there:
                     # Its writer may have been killed before the name was durable.
-                    tree.sync_directory(self._session.directory)
+                    held.sync_directory(self._session.directory)
                 else:
-                    self._publish(name, pending)
+                    self._publish(held, name, pending)
                 if view is not None:
-                    self._publish_view(layout.view_name(name), view)
+                    self._publish_view(held, layout.view_name(name), view)
 
             return self._commit(pending, write, lambda: staged.new_bytes(tree))
 
@@ -240,11 +240,11 @@ class Results:
             staged_bytes=measure.size_bytes + staged.view_bytes,
         )
 
-        def write(name: str, *, is_there: bool) -> None:
-            if not tree.publish_staged(staged.name, self._session.name(name)) and not is_there:
+        def write(held: Tree, name: str, *, is_there: bool) -> None:
+            if not held.publish_staged(staged.name, self._session.name(name)) and not is_there:
                 raise self._is_another(name)
             if staged.view_name:
-                self._publish_staged_view(layout.view_name(name), staged.view_name)
+                self._publish_staged_view(held, layout.view_name(name), staged.view_name)
 
         return replace(self._commit(pending, write, lambda: 0), partial=partial)
 
@@ -253,8 +253,8 @@ class Results:
     ) -> StoredResult:
         """Store *pending* under its name, and record it unless its record exists; durable on return.
 
-        *write* gives the content its name, if no such file *is_there*. *blob_bytes* returns by how much ``data/`` will
-        grow.
+        *write* gives the content its name, if no such file *is_there*, in the tree that it gets, which holds the
+        session's directory. *blob_bytes* returns by how much ``data/`` will grow.
         """
         session, quota, staged_bytes = self._session, self._quota, pending.staged_bytes
         if quota.is_limited_for_new(session):
@@ -263,13 +263,13 @@ class Results:
             first = pending.record(next(names), 0)
             quota.check_new(session, first["total"], [first], blob_bytes(), staged_bytes=staged_bytes)
         with session.writing() as (tail, appender):
-            name, is_there = self._place(tail, pending)
+            name, is_there = self._place(appender.tree, tail, pending)
             known = tail.find_result(name)
             record = known or pending.record(name, tail.result_bytes)
             if known is None and quota.is_limited:
                 new_bytes = record["total"] - tail.result_bytes
                 quota.admit(session, tail, new_bytes, [record], blob_bytes(), staged_bytes=staged_bytes)
-            write(name, is_there=is_there)
+            write(appender.tree, name, is_there=is_there)
             if known is None:
                 appender.note(record)
             else:
@@ -312,34 +312,34 @@ class Results:
             partial=record.get("partial", ""),
         )
 
-    def _place(self, tail: JournalTail, pending: _PendingResult) -> tuple[str, bool]:
+    def _place(self, tree: Tree, tail: JournalTail, pending: _PendingResult) -> tuple[str, bool]:
         """Return the name for *pending*, and whether its file exists already.
 
         An existing file is compared with the content chunk by chunk, and not written again.
         """
         session, name = self._session, ""
         if tail.names is None:
-            tail.names = ResultNames(session.tree.names(session.directory))
+            tail.names = ResultNames(tree.names(session.directory))
         measure, parts = pending.measure, pending.parts
         for name in names_for(tail, tail.names, pending.call_id, pending.tool, measure=measure, parts=parts):
-            if not session.tree.exists(session.name(name)):
+            if not tree.exists(session.name(name)):
                 return name, False
             if not tail.names.is_held(name):
                 # Its writer was killed before the record, or the file system finds another file under the name.
                 tail.names = None
-                return self._place(tail, pending)
-            if self._holds(name, pending):
+                return self._place(tree, tail, pending)
+            if self._holds(tree, name, pending):
                 return name, True
             record = tail.find_result(name)
             if record is not None and record["call_id"] == pending.call_id and record["sha256"] == measure.sha256:
                 # It is damaged, and *pending* has the right bytes.
-                copy_to_torn(session.tree, session.name(name))
-                session.tree.remove(session.name(name))
+                copy_to_torn(tree, session.name(name))
+                tree.remove(session.name(name))
                 return name, False
         raise self._is_another(name)
 
-    def _holds(self, name: str, pending: _PendingResult) -> bool:
-        with self._session.tree.open(self._session.name(name)) as handle, closing(pending.chunks()) as chunks:
+    def _holds(self, tree: Tree, name: str, pending: _PendingResult) -> bool:
+        with tree.open(self._session.name(name)) as handle, closing(pending.chunks()) as chunks:
             offset = 0
             for chunk in chunks:
                 if handle.read(offset, len(chunk)) != chunk:
@@ -347,20 +347,20 @@ class Results:
                 offset += len(chunk)
             return handle.size() == offset
 
-    def _publish(self, name: str, pending: _PendingResult) -> None:
+    def _publish(self, tree: Tree, name: str, pending: _PendingResult) -> None:
         with closing(pending.chunks()) as chunks:
-            is_ours = self._session.tree.publish(self._session.name(name), chunks)
-        if not is_ours and not self._holds(name, pending):
+            is_ours = tree.publish(self._session.name(name), chunks)
+        if not is_ours and not self._holds(tree, name, pending):
             raise self._is_another(name)
 
-    def _publish_view(self, name: str, view: bytes) -> None:
-        tree, path = self._session.tree, self._session.name(name)
+    def _publish_view(self, tree: Tree, name: str, view: bytes) -> None:
+        path = self._session.name(name)
         # A wrong view is replaced: everything that it shows is in the result.
         if not tree.publish(path, (view,)) and tree.read(path) != view:
             tree.replace(path, (view,))
 
-    def _publish_staged_view(self, name: str, staged: str) -> None:
-        tree, path = self._session.tree, self._session.name(name)
+    def _publish_staged_view(self, tree: Tree, name: str, staged: str) -> None:
+        path = self._session.name(name)
         if tree.exists(path) and not _are_same(tree, path, staged):
             tree.replace(path, tree.chunks(staged))
         tree.publish_staged(staged, path)
