@@ -11,9 +11,9 @@ from buoyline.errors import MessageError
 from buoyline.maintenance.verify.journal import Scan, lines_of
 from buoyline.messages.jsonl import parse
 from buoyline.messages.registry import detect
-from buoyline.workspace.batches import ArchivedMessage, batch_after, rendered, times_of, transcript_bytes
+from buoyline.workspace.batches import ArchivedMessage, batch_record, rendered, times_of, transcript_bytes
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import ByteRange, batch_record, decode, encode
+from buoyline.workspace.journal import ByteRange, decode, encode
 from buoyline.workspace.records import window_state
 from buoyline.workspace.shapes import fault_of
 
@@ -110,10 +110,10 @@ def with_adopted(journal: bytes, context: bytes, time: str) -> bytes:
         times = times_of([message])
         shown = rendered([message], index.messages, times, index)
         derived = transcript_bytes(shown)
-        batch = batch_after(
+        record = batch_record(
             index, [message], batch_id="", lines=shown, derived=derived, byte_range=byte_range, time=time, times=times
         )
-        found.append(encode({**batch_record(batch), "rebuilt": True}))
+        found.append(encode({**record, "rebuilt": True}))
         index.absorb(found[-1])
     return b"".join(found)
 

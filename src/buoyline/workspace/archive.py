@@ -8,7 +8,7 @@ from buoyline.messages.times import now
 from buoyline.workspace import layout
 from buoyline.workspace.batches import (
     ArchivedMessage,
-    batch_after,
+    batch_record,
     check_first,
     known_batch,
     prepared,
@@ -17,7 +17,7 @@ from buoyline.workspace.batches import (
     transcript_bytes,
 )
 from buoyline.workspace.blobs import Blobs
-from buoyline.workspace.journal import Batch, ByteRange, Record, batch_from, batch_record
+from buoyline.workspace.journal import Batch, ByteRange, Record
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
 from buoyline.workspace.results import StagedBlobs
@@ -87,8 +87,8 @@ class Archive:
                 if self._quota.is_limited:
                     self._quota.admit(self._session, tail, *addition.growth(tail, self._session.tree, record, derived))
                     staged.write()
-                made = appender.commit(layout.CONTEXT_FILE, addition.lines, record, derived=derived)
-                return (batch_from(*made),)
+                appender.commit(layout.CONTEXT_FILE, addition.lines, record, derived=derived)
+                return () if tail.last_batch is None else (tail.last_batch,)
 
     def missing(self, strings: Sequence[str]) -> list[str]:
         """Return those of *strings* that neither the transcript nor a stored tool result contains, in order."""
@@ -119,7 +119,7 @@ class _Addition(NamedTuple):
         derived = transcript_bytes(shown)
 
         def record(byte_range: ByteRange) -> Record:
-            made = batch_after(
+            return batch_record(
                 tail,
                 self.messages,
                 batch_id=self.batch_id,
@@ -129,7 +129,6 @@ class _Addition(NamedTuple):
                 time=time,
                 times=self.times,
             )
-            return batch_record(made)
 
         return record, derived
 

@@ -18,7 +18,7 @@ from buoyline.offloader.protocol import ArchivedBatch
 from buoyline.offloader.transcript import is_reference_line, render, render_parts
 from buoyline.workspace import layout
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch, ByteRange, JournalState
+from buoyline.workspace.journal import Batch, ByteRange, JournalState, Record, byte_range_fields
 
 # Archived messages as lines of ``context.jsonl``, and how a batch of them is rendered.
 
@@ -150,7 +150,7 @@ def check_first(known: JournalState, session_id: str, first: int | None) -> None
         raise StaleWindowError(session_id, reason)
 
 
-def batch_after(
+def batch_record(
     known: JournalState,
     messages: Sequence[ArchivedMessage],
     *,
@@ -160,21 +160,22 @@ def batch_after(
     byte_range: ByteRange,
     time: str,
     times: tuple[str, ...],
-) -> Batch:
-    """Return the next batch after those in *known*; its messages are rendered as *lines*, together *derived*."""
-    return Batch(
-        batch_id=batch_id,
-        dialects=tuple(message.dialect for message in messages),
-        first=known.messages,
-        byte_range=byte_range,
-        line=known.next_line,
-        lines=tuple(len(message) for message in lines),
-        transcript_offset=known.transcript_end,
-        transcript_bytes=len(derived),
-        time=time,
-        times=times,
-        references=references_of(messages),
-    )
+) -> Record:
+    """Return the record of the next batch after those in *known*, rendered as *lines*, which are *derived* as bytes."""
+    dialects = [message.dialect for message in messages]
+    return {
+        "op": "batch",
+        "id": batch_id,
+        "dialect": dialects[0] if len(set(dialects)) == 1 else dialects,
+        "first": known.messages,
+        **byte_range_fields(byte_range),
+        "line": known.next_line,
+        "lines": [len(message) for message in lines],
+        "transcript": [known.transcript_end, len(derived)],
+        "references": [[n, list(ref.at), ref.head, ref.reference] for n, ref in references_of(messages)],
+        "time": time,
+        **({"times": list(times)} if times else {}),
+    }
 
 
 def references_of(messages: Sequence[ArchivedMessage]) -> tuple[tuple[int, Reference], ...]:

@@ -69,11 +69,12 @@ class KeptDescriptors:
         if kept is None:
             return None
         descriptor, identity = kept
-        # If the name cannot be followed, opening it again reports why.
-        with contextlib.suppress(OSError):
+        try:
             status = find()
-            if identity_of(status) == identity:
-                return descriptor, status
+        except OSError:
+            status = None  # opening it again reports why
+        if status is not None and identity_of(status) == identity:
+            return descriptor, status
         os.close(descriptor)
         return None
 

@@ -232,24 +232,6 @@ def begin_record(time: str) -> Record:
     return {"op": "begin", "time": time}
 
 
-def batch_record(batch: Batch) -> Record:
-    """Return the record that commits *batch*."""
-    dialects = set(batch.dialects)
-    return {
-        "op": "batch",
-        "id": batch.batch_id,
-        "dialect": dialects.pop() if len(dialects) == 1 else list(batch.dialects),
-        "first": batch.first,
-        **byte_range_fields(batch.byte_range),
-        "line": batch.line,
-        "lines": list(batch.lines),
-        "transcript": [batch.transcript_offset, batch.transcript_bytes],
-        "references": [[n, list(ref.at), ref.head, ref.reference] for n, ref in batch.references],
-        "time": batch.time,
-        **({"times": list(batch.times)} if batch.times else {}),
-    }
-
-
 def batch_from(record: Record, offset: int) -> Batch:
     """Read the record of a batch at *offset* of the journal."""
     byte_range = byte_range_from(record, offset)

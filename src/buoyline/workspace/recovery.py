@@ -12,10 +12,10 @@ from buoyline.messages.registry import detect
 from buoyline.messages.times import now
 from buoyline.offloader.transcript import blank_lines
 from buoyline.workspace import layout
-from buoyline.workspace.batches import ArchivedMessage, batch_after, messages_of, rendered, times_of, transcript_bytes
+from buoyline.workspace.batches import ArchivedMessage, batch_record, messages_of, rendered, times_of, transcript_bytes
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch, ByteRange, JournalState, Record, batch_record, begin_record, encode
+from buoyline.workspace.journal import Batch, ByteRange, JournalState, Record, begin_record, encode
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.tree import OpenFile
 
@@ -90,10 +90,10 @@ def _adopted(tail: JournalTail, content: bytes, time: str) -> Iterator[Record]:
         times = times_of([message])
         lines = rendered([message], tail.messages, times, tail)
         derived = transcript_bytes(lines)
-        batch = batch_after(
+        record = batch_record(
             tail, [message], batch_id="", lines=lines, derived=derived, byte_range=byte_range, time=time, times=times
         )
-        yield {**batch_record(batch), "rebuilt": True}
+        yield {**record, "rebuilt": True}
 
 
 def _first_torn(tail: JournalTail, appender: Appender, content: Content) -> int | None:
