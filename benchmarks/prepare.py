@@ -34,7 +34,7 @@ from strands import Agent as StrandsAgent
 from strands.event_loop.event_loop import _estimate_input_tokens as strands_estimate
 from strands.models import Model
 
-from buoyline import ContextWindow, LocalWorkspace
+from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.tokens import default_counter
 
 TURNS = 10_000
@@ -92,7 +92,13 @@ def windowed(workdir: str, size: int, management: str | None = None) -> Turn:
     """Return buoyline's turn, under a document if *management* names one."""
     workspace = LocalWorkspace(workdir, durability="off")
     window = ContextWindow(
-        session_id="s", offloader=workspace, size=size, system=SYSTEM, dialect="openai", management=management
+        session_id="s",
+        offloader=workspace,
+        size=size,
+        system=SYSTEM,
+        dialect="openai",
+        management=management,
+        config=ContextConfig(),
     )
 
     async def turn(number: int) -> float:

@@ -1,7 +1,7 @@
 """Scores summaries by the questions that an agent must answer after a compaction. No model is involved.
 
     python benchmarks/questions.py DIRECTORY [--questions FILE] [--cuts FILE] [--sessions DIR] [--budget 1.0]
-                                   [--lookups 2] [--last] [--missing] [--show DIR]
+                                   [--lookups 2] [--last] [--trigger auto] [--missing] [--show DIR]
 
 DIRECTORY holds ``cuts.json``, ``questions_*.json`` and ``score.py``; recorded sessions are in ``../sessions`` beside
 it. Each session is fed through a window up to the message of its cut, and compacted there; a recorded summary is
@@ -10,7 +10,8 @@ share of its key points.
 
 ``--lookups 2`` also makes two lookups in the session for each question, by a fixed rule: `search`, then `grep`, with
 the words of the question that are no stop words, 2,000 tokens each. Their answers are joined to the summary's text.
-``--lookups 1`` makes only the first, and ``--last`` shows the newest hits of `grep` first.
+``--lookups 1`` makes only the first, and ``--last`` shows the newest hits of `grep` first. With ``--trigger auto`` the
+window also compacts before the cut, as often as its prices say.
 """
 
 import argparse
@@ -122,7 +123,7 @@ def conversation_of(cut: Cut, sessions: Path) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def compacted(cut: Cut, sessions: Path, budget: float) -> Generator[tuple[LocalWorkspace, str]]:
+def compacted(cut: Cut, sessions: Path, budget: float, trigger: Any = 0.8) -> Generator[tuple[LocalWorkspace, str]]:
     """Feed the session of *cut* to a window; yield its workspace and the text of the last summary."""
     seen, texts = Replay(), [""]
 
@@ -133,7 +134,7 @@ def compacted(cut: Cut, sessions: Path, budget: float) -> Generator[tuple[LocalW
 
     async def feed(workspace: LocalWorkspace) -> None:
         async with workspace:
-            config = ContextConfig(summary_tokens=int(cut.summary_tokens * budget))
+            config = ContextConfig(summary_tokens=int(cut.summary_tokens * budget), trigger_ratio=trigger)
             window = ContextWindow(
                 session_id=SESSION, offloader=workspace, size=CONTEXT_TOKENS, config=config, on_event=note
             )
@@ -182,6 +183,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=1.0, help="tokens of a summary, as a multiple of the cut's")
     parser.add_argument("--lookups", type=int, choices=(0, 1, 2), default=0, help="lookups for each question")
     parser.add_argument("--last", action="store_true", help="let grep show the newest hits first")
+    parser.add_argument("--trigger", choices=("auto",), default=0.8, help="let the window compact before the cut, too")
     parser.add_argument("--missing", action="store_true", help="print each key point that was not found")
     parser.add_argument("--show", type=Path, help="write the scored texts to this existing directory")
     options = parser.parse_args()
@@ -194,7 +196,8 @@ def main() -> None:
     asked: list[Asked] = []
     for cut in cuts:
         own = [found for found in questions if (found["session"], found["at"]) == (cut.session, cut.at)]
-        with compacted(cut, options.sessions or directory.parent / "sessions", options.budget) as (workspace, summary):
+        sessions = options.sessions or directory.parent / "sessions"
+        with compacted(cut, sessions, options.budget, options.trigger) as (workspace, summary):
             for question in own:
                 answers = looked_up(workspace, question["question"], options.lookups, last=options.last)
                 text = "\n# Lookup\n".join([summary, *answers])

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from buoyline import ContextWindow, LocalWorkspace
+from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.tokens import default_counter
 
 ROUNDS = 3
@@ -48,7 +48,7 @@ async def run(count: int, size: int, durability: str) -> tuple[float, int]:
     with tempfile.TemporaryDirectory() as workdir:
         written, started = bytes_written(), time.perf_counter()
         async with LocalWorkspace(workdir, durability=durability) as workspace:
-            window = ContextWindow(session_id="s1", offloader=workspace, size=size)
+            window = ContextWindow(session_id="s1", offloader=workspace, size=size, config=ContextConfig())
             for message in messages:
                 if message["role"] == "assistant":
                     await window.prepare()

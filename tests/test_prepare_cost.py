@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from buoyline import ContextWindow, MemoryWorkspace
+from buoyline import ContextConfig, ContextWindow, MemoryWorkspace
 
 MORE_THAN_EVER = 10_000_000
 
@@ -50,7 +50,7 @@ async def instructions(work: Callable[[], Awaitable[None]]) -> int:
 
 @pytest.mark.parametrize("offloader", [MemoryWorkspace, lambda: None], ids=["memory", "none"])
 async def test_a_turn_costs_the_same_however_many_were_before(offloader: Callable[[], MemoryWorkspace | None]) -> None:
-    window = ContextWindow(session_id="s1", offloader=offloader(), size=MORE_THAN_EVER)
+    window = ContextWindow(session_id="s1", offloader=offloader(), size=MORE_THAN_EVER, config=ContextConfig())
     counts: list[int] = []
     for number in range(700):
         if number in {50, 690}:

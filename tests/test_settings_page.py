@@ -12,7 +12,7 @@ from buoyline import ContextConfig, ContextWindow, LocalWorkspace, ToolRule, err
 from buoyline.window import WindowOptions
 
 PAGE = (Path(__file__).parent.parent / "docs" / "settings.md").read_text("utf-8")
-IN_WORDS = {"the five fields", "a heading a field", "a prompt", "no limit"}
+IN_WORDS = {"the five fields", "a heading a field", "a prompt", "no limit", "a tenth for cached input"}
 NEEDED = inspect.Parameter.empty
 
 

@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from buoyline.cli.options import allow_option, json_option
 from buoyline.cli.output import counted, print_json, print_lines, print_problems, progress
 from buoyline.compression import ContextConfig
+from buoyline.compression.config import AUTO
 from buoyline.compression.summary import Summary, SummaryVerified
 from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, storage_error
 from buoyline.inspect.costs import Prices, RequestCost, appended, cost_of
@@ -131,6 +132,19 @@ _DEFAULTS = ContextConfig()
 _STDIN = Path("-")
 
 
+def _trigger(_context: click.Context, _parameter: click.Parameter, value: str) -> Any:
+    """Return the trigger that *value* means.
+
+    Raises:
+        BadParameter: *value* is neither a share nor ``auto``.
+    """
+    try:
+        trigger: Any = value if value == AUTO else float(value)
+        return ContextConfig(trigger_ratio=trigger).trigger_ratio
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is neither auto nor a share of the context; {error}") from error
+
+
 @click.command("replay")
 @click.argument(
     "recording", metavar="SESSION.jsonl", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
@@ -145,6 +159,14 @@ _STDIN = Path("-")
     "--overwrite", is_flag=True, help="If --workdir has this session already, delete it for good; others stay."
 )
 @click.option("--context-size", type=click.IntRange(min=1), default=128_000, show_default=True, help="Tokens.")
+@click.option(
+    "--trigger",
+    metavar="RATIO",
+    default=AUTO,
+    show_default=True,
+    callback=_trigger,
+    help="Share of the context above which it is compacted; auto: where the session costs least, at most 0.8.",
+)
 @click.option(
     "--tool-result-limit",
     type=click.IntRange(min=2),
@@ -256,7 +278,7 @@ def _free(workdir: Path, session_id: str, *, overwrite: bool) -> Generator[None]
 def _refuse_limits_beside_a_document(options: dict[str, Any]) -> None:
     """Refuse limits that a document decides: they would be ignored."""
     context = click.get_current_context()
-    for name in ("tool_result_limit", "turn_results_limit"):
+    for name in ("trigger", "tool_result_limit", "turn_results_limit"):
         is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if options["management"] is not None and is_given:
             option = f"--{name.replace('_', '-')}"
@@ -276,7 +298,8 @@ async def _replayed(
     conversation: Sequence[Any], session_id: str, workdir: Path, options: dict[str, Any]
 ) -> tuple[Replay, ContextWindow]:
     names = ("tool_result_limit", "turn_results_limit", "summary_tokens")
-    config = ContextConfig(**{name: options[name] for name in names})
+    trigger = _DEFAULTS.trigger_ratio if options["management"] is not None else options["trigger"]
+    config = ContextConfig(trigger_ratio=trigger, **{name: options[name] for name in names})
     seen = Replay()
     # Not entered: that would create the directory, even if the window is too small.
     workspace = LocalWorkspace(workdir)

@@ -5,6 +5,7 @@ from dataclasses import asdict, fields
 from typing import Any, Final
 
 from buoyline.compression import ContextConfig
+from buoyline.compression.config import AUTO
 from buoyline.errors import ConfigError
 from buoyline.management.managers import (
     Offloading,
@@ -30,7 +31,12 @@ def from_context_config(config: ContextConfig, *, name: str = "") -> ContextMana
 
     ``OffloadManager`` at ``post_tool`` has the limits of tool results, ``CompressionManager`` at ``pre_llm`` the
     settings of the summary, and ``tokens_exceed_ratio`` is `trigger_ratio`.
+
+    Raises:
+        ConfigError: `trigger_ratio` is ``"auto"``.
     """
+    if config.trigger_ratio == AUTO:
+        raise ConfigError("trigger_ratio", "a document cannot choose it by prices; give a number")
     offloading = {key: value for key in _OFFLOADING if (value := getattr(config, key)) is not None}
     if config.tool_rules:
         offloading["tool_rules"] = {tool: _rule(rule) for tool, rule in config.tool_rules.items()}

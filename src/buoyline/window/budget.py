@@ -4,7 +4,8 @@ from functools import cached_property
 from typing import Any
 
 from buoyline.compression import ContextConfig
-from buoyline.compression.config import LEAST_SUMMARY_TOKENS, summary_budget_tokens
+from buoyline.compression.config import AUTO, LEAST_SUMMARY_TOKENS, summary_budget_tokens
+from buoyline.compression.trigger import Limits, cheapest_limits
 from buoyline.errors import ContextOverflowError
 from buoyline.messages import spell
 from buoyline.tokens import TextCounter
@@ -13,6 +14,8 @@ from buoyline.window.state import State
 from buoyline.window.usage import UsageCalibration
 
 _LEAST_LEFT = 1 / 4
+_KNOWN_TURNS = 6
+"""The growth of a context is that of so many turns, at least."""
 
 
 class TokenBudget:
@@ -26,6 +29,7 @@ class TokenBudget:
         system: The system prompt that the provider gets with the messages.
         tools: Definitions of the tools.
         usage: Calibration by the provider's count.
+        asks_model: A model makes the summaries.
     """
 
     def __init__(self, size: int, max_output_tokens: int, counter: TextCounter, system: Any, tools: list[Any]) -> None:
@@ -37,6 +41,7 @@ class TokenBudget:
         self.system = system
         self.tools = tools
         self.usage = UsageCalibration(size)
+        self.asks_model = False
 
     @cached_property
     def fixed_tokens(self) -> int:
@@ -64,13 +69,35 @@ class TokenBudget:
         """Return the tokens of all that stays, however much is archived."""
         return self.fixed_tokens + state.prefix.tokens + state.messages.staying_tokens
 
-    def exceeds(self, state: State, ratio: float) -> bool:
-        """Return whether the context and the answer take more than this share of the window.
+    def limits(self, state: State, settings: ContextConfig) -> Limits:
+        """Return trigger and reserve of *settings*, by the provider's count.
 
-        If the content that always stays comes near that share, messages may fill a quarter of the rest first:
-        otherwise each further message would compact the context again, and it would still be above.
+        With ``"auto"``, the growth is that of the context since the last compaction. Until it has six turns, the
+        largest trigger holds.
         """
-        return self.tokens(state) > self._line(state, ratio)
+        most = Limits(settings.largest_trigger_ratio * self.size, settings.reserve_ratio * self.size)
+        turns = state.messages.answers
+        if settings.trigger_ratio != AUTO or turns < _KNOWN_TURNS:
+            return most
+        theirs, summary = self.usage.theirs, state.summary
+        summary_tokens = settings.summary_limit(self.size) if summary is None else summary.entry.tokens
+        cheapest = cheapest_limits(
+            settings.prices,
+            theirs(state.messages.tokens) / turns,
+            theirs(self.fixed_tokens + state.prefix.tokens),
+            theirs(summary_tokens + state.reinserted.tokens),
+            most.kept,
+            asks_model=self.asks_model,
+        )
+        return Limits(min(cheapest.trigger + self.max_output_tokens, most.trigger), cheapest.kept)
+
+    def exceeds(self, state: State, trigger_tokens: float) -> bool:
+        """Return whether the context and the answer take more than *trigger_tokens*.
+
+        If the content that always stays comes near that, messages may fill a quarter of the rest first: otherwise each
+        further message would compact the context again, and it would still be above.
+        """
+        return self.tokens(state) > self._line(state, trigger_tokens)
 
     def check(self, state: State, added_tokens: int = 0) -> None:
         """Check that there is room for more than system prompt, tools, system messages and pins.
@@ -107,9 +134,9 @@ class TokenBudget:
         If system prompt and answer fill most of the window, that is half of what they leave below the trigger, for
         the same reason as in `exceeds`.
         """
-        wanted = self.usage.ours(settings.reserve_ratio * self.size)
-        left = self.usage.ours(self._line(state, settings.trigger_ratio)) - self._staying_tokens(state)
-        return min(wanted, max(left, 0) // 2)
+        limits = self.limits(state, settings)
+        left = self.usage.ours(self._line(state, limits.trigger)) - self._staying_tokens(state)
+        return min(self.usage.ours(limits.kept), max(left, 0) // 2)
 
     def summary_tokens(
         self,
@@ -132,11 +159,12 @@ class TokenBudget:
         evicted = sum(entry.tokens for entry in state.messages[:cut] if not entry.stays) - reinserted_tokens
         replaced = state.summary.entry.tokens if state.summary else 0
         others = self.own_tokens(state) - replaced - evicted
+        trigger_tokens = self.limits(state, settings).trigger - self.max_output_tokens
         budget = summary_budget_tokens(
             evicted,
             settings.summary_limit(self.size),
             replaced_tokens=replaced,
-            trigger_room_tokens=self.usage.ours(settings.trigger_ratio * self.size - self.max_output_tokens) - others,
+            trigger_room_tokens=self.usage.ours(trigger_tokens) - others,
             window_room_tokens=self.usage.ours(self.limit) - others,
             has_answer_room=bool(self.max_output_tokens),
         )
@@ -147,7 +175,7 @@ class TokenBudget:
     def _staying_tokens(self, state: State) -> int:
         return self.fixed_tokens + state.leading_tokens + state.messages.staying_tokens
 
-    def _line(self, state: State, ratio: float) -> float:
-        line, staying = ratio * self.size - self.max_output_tokens, self.usage.theirs(self._staying_tokens(state))
+    def _line(self, state: State, trigger_tokens: float) -> float:
+        line, staying = trigger_tokens - self.max_output_tokens, self.usage.theirs(self._staying_tokens(state))
         is_near = staying > (1 - _LEAST_LEFT) * line
         return max(line, staying + (self.limit - staying) * _LEAST_LEFT) if is_near else line

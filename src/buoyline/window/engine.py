@@ -136,8 +136,7 @@ class Engine:
     def look_ahead(self) -> None:
         """Begin a compaction in the background if the configuration says so."""
         ratio = self.config.background_ratio
-        context = self.context
-        if ratio is not None and self.background.may_begin and context.budget.exceeds(context.whole, ratio):
+        if ratio is not None and self.background.may_begin and self._exceeds(ratio / self.config.largest_trigger_ratio):
             self.background.begin(self.config)
 
     async def compact(self, focus: str = "") -> Summary | None:
@@ -260,7 +259,12 @@ class Engine:
         # refuse them.
         state = self.context.whole
         has_stuck = self._excess_images(state) > 0 and state.attempted_until > state.messages.first
-        return has_stuck or self.context.budget.exceeds(state, self.config.trigger_ratio)
+        return has_stuck or self._exceeds()
+
+    def _exceeds(self, share: float = 1.0) -> bool:
+        """Return whether the context takes more than this share of the trigger."""
+        state, budget = self.context.whole, self.context.budget
+        return budget.exceeds(state, share * budget.limits(state, self.config).trigger)
 
     def _excess_images(self, state: State) -> int:
         limit = self.config.max_images

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
 from buoyline.compression import ContextConfig, Summarizer
+from buoyline.compression.config import AUTO
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.errors import ConfigError, DocumentError, NotFoundError
 from buoyline.management import ContextManagement, Registry
@@ -16,6 +17,7 @@ from buoyline.offloader import ToolRule
 from buoyline.offloader.protocol import instead_of
 from buoyline.tokens import TokenCounter, context_size
 from buoyline.tokens.models import max_output as max_output_of
+from buoyline.tokens.prices import Prices
 from buoyline.window.budget import TokenBudget
 from buoyline.window.plan import OffloadPredicate
 from buoyline.workspace import LocalWorkspace
@@ -60,7 +62,14 @@ def require_known(options: WindowOptions) -> None:
 
 def config_to_json(config: ContextConfig) -> dict[str, Any]:
     """Return *config* as JSON values; the rules keep their order, in which they are looked at."""
-    return {**asdict(config), "summary_schema": dict(config.summary_schema)}
+    kept = {
+        **asdict(config),
+        "summary_schema": dict(config.summary_schema),
+        "trigger_ratio": config.largest_trigger_ratio,
+    }
+    if config.trigger_ratio != AUTO:
+        del kept["prices"]  # whose presence says "auto": older readers ignore them
+    return kept
 
 
 def settings_to_json(
@@ -83,10 +92,12 @@ def config_from_json(kept: Mapping[str, Any]) -> ContextConfig:
     settings = _known(ContextConfig, kept)
     rules = settings.get("tool_rules", {})
     settings["tool_rules"] = {tool: ToolRule(**_known(ToolRule, rule)) for tool, rule in rules.items()}
+    if "prices" in settings:
+        settings |= {"prices": _known(Prices, settings["prices"]), "trigger_ratio": AUTO}
     return ContextConfig(**settings)
 
 
-def _known(kind: type[ContextConfig | ToolRule], kept: Mapping[str, Any]) -> dict[str, Any]:
+def _known(kind: type[ContextConfig | ToolRule | Prices], kept: Mapping[str, Any]) -> dict[str, Any]:
     names = {field.name for field in fields(kind)}
     return {name: value for name, value in kept.items() if name in names}
 

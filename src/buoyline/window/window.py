@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from buoyline.compression.config import config_of
+from buoyline.compression.config import ContextConfig, config_of
+from buoyline.compression.extractive.summarizer import Extractive
 from buoyline.errors import NotFoundError
 from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.settings import explained
@@ -52,7 +53,7 @@ from buoyline.window.tasks import completed
 from buoyline.window.usage import Request
 
 if TYPE_CHECKING:
-    from buoyline.compression import ContextConfig, Summarizer, Summary
+    from buoyline.compression import Summarizer, Summary
     from buoyline.compression.plan import Plan
     from buoyline.compression.summarizers.callables import SummaryFunction
     from buoyline.messages import Converted
@@ -77,7 +78,8 @@ class ContextWindow:
         size: Tokens of the window. Default: 128,000 without a model.
         system: System prompt, sent beside the messages; only counted.
         tools: Definitions of the tools; only counted.
-        config: Limits. Default: `ContextConfig()`.
+        config: Limits. Default: `ContextConfig()`, with a workspace the
+            trigger that costs least.
         summarizer: Writes summaries. Default: without a model.
         on_event: Called with each `Event` once it is on disk.
 
@@ -93,6 +95,8 @@ class ContextWindow:
 
     _records_stubs_late = True
     """The stub of the last result is recorded with the messages, not before."""
+
+    _usual_config = ContextConfig(trigger_ratio="auto")
 
     def __init__(
         self,
@@ -113,16 +117,18 @@ class ContextWindow:
         self.size = size_of(size, model)
         require_methods("offloader", offloader, "offload_context", "offload_tool_result")
         should_offload, counter = advanced.get("should_offload"), advanced.get("counter")
+        dialect, management = advanced.get("dialect"), advanced.get("management")
         require_methods("should_offload", should_offload, "__call__")
         self.session_id = session_id
-        self.config = config_of(config)
-        self.max_output_tokens = output_room(
-            advanced.get("max_output_tokens"), model, self.size, self.config.trigger_ratio
-        )
         counter_ = default_counter() if counter is None else as_text_counter(counter)
         abilities = self._abilities = abilities_of(offloader)
+        # Only a workspace has what an agent then looks up, and a document says itself when to compact.
+        may_choose = config is None and management is None and abilities.archive is not None
+        self.config = self._usual_config if may_choose else config_of(config)
+        self.max_output_tokens = output_room(
+            advanced.get("max_output_tokens"), model, self.size, self.config.largest_trigger_ratio
+        )
         self._offloader = offloader
-        dialect, management = advanced.get("dialect"), advanced.get("management")
         self._dialect = None if dialect is None else dialect_named(dialect).name
         results = ResultOffloader(offloader, abilities, session_id, counter_, has_listener=on_event is not None)
         planner = OffloadPlanner(
@@ -136,6 +142,7 @@ class ContextWindow:
             can_store=offloader is not None,
         )
         budget = TokenBudget(self.size, self.max_output_tokens, counter_, system, list(tools))
+        budget.asks_model = summarizer is not None and not isinstance(summarizer, Extractive)
         log = ContextLog(abilities.windows, session_id)
         if self._records_stubs_late and abilities.windows is not None and abilities.results is not None:
             results.waiting = log.stubs
@@ -354,7 +361,9 @@ class ContextWindow:
         settings, context = config or self.config, self._context
         await self._settle(self.management)
         is_asked = force or before is not None
-        if not is_asked and not context.budget.exceeds(context.whole, settings.trigger_ratio):
+        if not is_asked and not context.budget.exceeds(
+            context.whole, context.budget.limits(context.whole, settings).trigger
+        ):
             return None
         is_usual = not is_asked and config is None and not focus
         if not is_usual:
