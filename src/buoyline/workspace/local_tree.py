@@ -389,7 +389,12 @@ class LocalTree(Files):
 
     def _walked(self, name: str) -> tuple[int, os.stat_result]:
         descriptor = self._walk(name)
-        return descriptor, os.fstat(descriptor)
+        try:
+            with translated(self.path(name)):
+                return descriptor, os.fstat(descriptor)
+        except StorageError:
+            os.close(descriptor)
+            raise
 
     def _walked_status(self, name: str) -> os.stat_result:
         """Return the status of *name* if the root is still the same and a walk to *name* follows no link."""
