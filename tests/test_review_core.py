@@ -14,7 +14,7 @@ from buoyline.errors import CorruptError, StorageError
 from buoyline.maintenance.repair import repair
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
-from buoyline.workspace import LocalWorkspace
+from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.pool import WorkerPool
 
 
@@ -50,7 +50,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> FailingSync:
 async def in_one_group(workspace: LocalWorkspace, *calls: Any) -> list[Any]:
     """Return the outcomes of *calls*, which all wait before the first begins."""
     may_begin = threading.Event()
-    workspace._pool.submit("s1", may_begin.wait)
+    workspace._pool.submit(layout.lock_name("s1"), may_begin.wait)
     tasks = [asyncio.ensure_future(call) for call in calls]
     await asyncio.sleep(0.01)
     may_begin.set()
@@ -114,8 +114,8 @@ def test_one_call_that_is_told_to_end_leaves_none_of_its_group_waiting(tmp_path:
 
     pool.submit("s1", may_begin.wait)
     ended, other = (
-        pool.submit_to_group("s1", session.sync_group, end),
-        pool.submit_to_group("s1", session.sync_group, lambda: 7),
+        pool.submit_to_group("s1", "s1", session.sync_group, end),
+        pool.submit_to_group("s1", "s1", session.sync_group, lambda: 7),
     )
     may_begin.set()
     assert isinstance(ended.exception(10), SystemExit)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from buoyline.errors import ConfigError
+from buoyline.workspace import layout
 from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.pool import WorkerPool, outcome
 from buoyline.workspace.quotas import Quotas
@@ -138,10 +139,12 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
 
     def _run_in_session(self, session_id: str, work: Callable[[], T]) -> Awaitable[T]:
         """Run *work* in the session's thread and wait for its end, even if cancelled."""
+        # Two sessions may share a lock. In one thread, they do not wait for each other.
+        key = layout.lock_name(session_id)
         if self._shares_sync and session_id:
-            future = self._pool.submit_to_group(session_id, self._session(session_id).sync_group, work)
+            future = self._pool.submit_to_group(key, session_id, self._session(session_id).sync_group, work)
         else:
-            future = self._pool.submit(session_id, work)
+            future = self._pool.submit(key, work)
         return outcome(future)
 
     def _run(self, key: str, work: Callable[[], T]) -> Awaitable[T]:

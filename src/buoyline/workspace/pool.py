@@ -46,15 +46,15 @@ class WorkerPool:
         with self._guard:
             return (self._executors.get(number) or self._started(number)).submit(work)
 
-    def submit_to_group(self, key: str, sync_group: SyncGroup, work: Callable[[], T]) -> Future[T]:
-        """Run *work* in a group: work that is submitted during one sync shares the next one.
+    def submit_to_group(self, key: str, group: str, sync_group: SyncGroup, work: Callable[[], T]) -> Future[T]:
+        """Run *work*, which is work for *key*, in a *group*: what is submitted during one sync shares the next one.
 
         The future is done after that sync.
         """
         future: Future[T] = Future()
         with self._guard:
-            self._waiting.setdefault(key, deque()).append((future, work))
-        self.submit(key, lambda: self._run_group(key, sync_group))
+            self._waiting.setdefault(group, deque()).append((future, work))
+        self.submit(key, lambda: self._run_group(group, sync_group))
         return future
 
     def close(self) -> None:
@@ -72,17 +72,17 @@ class WorkerPool:
             executor.submit(self._ending[number].shutdown)
         return executor
 
-    def _run_group(self, key: str, sync_group: SyncGroup) -> None:
-        group = self._take(key)
+    def _run_group(self, name: str, sync_group: SyncGroup) -> None:
+        group = self._take(name)
         while group:
             _run_together(group, sync_group)
 
-    def _take(self, key: str) -> deque[Job]:
+    def _take(self, name: str) -> deque[Job]:
         with self._guard:
-            waiting = self._waiting.get(key, deque())
+            waiting = self._waiting.get(name, deque())
             group = deque(waiting.popleft() for _ in range(min(len(waiting), _MAX_GROUP)))
             if not waiting:
-                self._waiting.pop(key, None)
+                self._waiting.pop(name, None)
             return group
 
 
