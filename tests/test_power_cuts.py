@@ -27,6 +27,7 @@ from buoyline.maintenance.verify import verify
 from buoyline.messages import ToolResult
 from buoyline.offloader.view import view_of
 from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.descriptors import KeptDescriptors
 
 SHUTDOWN, WITHOUT_LOG = 0x8004587D, 2
 CUTS = 15
@@ -125,6 +126,7 @@ class Disk:
     def unmount(self) -> None:
         # Not asked of the system: XFS answers nothing any more when its power is cut.
         if self.is_mounted:
+            KeptDescriptors.close_all()  # workspaces that were not closed keep their files open
             subprocess.run([program("umount"), str(self.mounted)], check=True, capture_output=True)
             self.is_mounted = False
 
