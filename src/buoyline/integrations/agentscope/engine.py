@@ -287,17 +287,18 @@ class AgentContexts:
                 except (StorageError, RedactionError) as error:
                     logger.warning("session %s: results stay whole: %s", agent.state.session_id, error)
             await engine.limit_images()
-        tokens, size = engine.counted_tokens, agent.model.context_size
+        tokens = engine.counted_tokens
         if engine.has_changed:
             tokens = await tokens_of(agent, **await model_input(agent))
-        if tokens <= config.trigger_ratio * size:
+        limits = engine.context.budget.limits(engine.context.whole, engine.config)
+        if tokens <= limits.trigger:
             return
         if not agent.state.context:
             reason = "the system prompt and the summary alone reach the trigger, and no message can be archived"
-            raise ContextOverflowError(tokens, int(config.trigger_ratio * size), reason)
+            raise ContextOverflowError(tokens, int(limits.trigger), reason)
         await self.keep(agent)  # which begins the session, before anything is archived
         async with self._engine(agent, None, config, keeps_common=False) as engine:
-            cut = engine.cut(engine.context.budget.usage.ours(engine.config.reserve_ratio * size))
+            cut = engine.cut(engine.context.budget.usage.ours(limits.kept))
             if cut == 0:
                 logger.warning("agent %s: its newest messages alone take too much of %d tokens", agent.name, tokens)
                 return
@@ -433,14 +434,17 @@ class AgentContexts:
         size: int | None,
     ) -> AgentEngine:
         memory, bench, session_id = self._memory_of(agent), self._bench, agent.state.session_id
+        is_own = document is None and config is agent.context_config
         if document is None:  # with one, the limits of the agent offload nothing
             config = config.model_copy(update={"tool_result_limit": result_limit_of(agent)})
         settings = bench.settings.for_engine(config, agent)
+        settings = bench.settings.chosen(settings) if is_own else settings
         given = await model_input(agent)
         size = agent.model.context_size if size is None else size
         system, tools = given["messages"][0].get_text_content() or "", list(given["tools"] or [])
         memory.log.archive_end = held.archive_end if held.common else 0
         budget = TokenBudget(size, 0 if document is None else int(_FREE_SHARE * size), bench.counter, system, tools)
+        budget.asks_model = summarizer is not None
         counted_tokens = await tokens_of(agent, **given)
         scale = counted_tokens / max(budget.own_tokens(held.state), 1)
         budget.usage.scale = min(max(scale, _MIN_SCALE), _MAX_SCALE)
