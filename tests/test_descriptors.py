@@ -4,6 +4,7 @@ import errno
 import fcntl
 import gc
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,8 +16,9 @@ import pytest
 
 from buoyline.errors import BuoylineError, LockTimeout, StorageError
 from buoyline.testing import every_fault
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace import LocalWorkspace, descriptors, layout
 from buoyline.workspace.descriptors import KeptDescriptors
+from buoyline.workspace.local_tree import LocalTree
 
 OPEN_FILES = Path("/proc/self/fd")
 
@@ -98,10 +100,13 @@ async def test_an_append_to_an_open_session_opens_nothing(tmp_path: Path, monkey
     assert names == sorted(["s1", lock, "sessions.lock", "context.jsonl", "journal.jsonl", "transcript.md"])
 
 
-async def test_a_workspace_that_is_no_longer_used_closes_its_files(tmp_path: Path) -> None:
-    await LocalWorkspace(tmp_path).archive("s1", [user("first")])
+def test_a_workspace_that_is_no_longer_used_closes_its_files(tmp_path: Path) -> None:
+    tree = LocalTree(tmp_path)  # without threads, which may hold the last call a little longer
+    with tree.lock("lock", 1.0):
+        pass
+    assert files_open_in(tmp_path) == [str(tmp_path / "lock")]
+    del tree
     gc.collect()
-
     assert files_open_in(tmp_path) == []
 
 
@@ -218,3 +223,40 @@ async def test_a_file_that_cannot_be_looked_at_is_opened_again(tmp_path: Path) -
             await workspace.archive("s1", [user(str(count))])
     assert count > 8, "each step to each file is looked at"
     assert await stored(tmp_path) == [str(number) for number in range(count + 1)]
+
+
+@pytest.mark.parametrize(("soft", "limit"), [(1024, 256), (256, 64), (1 << 20, 256), (resource.RLIM_INFINITY, 256)])
+def test_at_most_a_quarter_of_the_processs_descriptors_are_kept(
+    monkeypatch: pytest.MonkeyPatch, soft: int, limit: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, resource.RLIM_INFINITY))
+
+    assert descriptors._kept_limit() == limit
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system takes no such hint")
+@pytest.mark.parametrize("durability", ["fsync", "off"])
+async def test_the_device_begins_to_write_a_batch_before_the_first_sync_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: str
+) -> None:
+    workspace = LocalWorkspace(tmp_path, durability=durability)
+    await workspace.archive("s1", [user("first")])
+    calls: list[str] = []
+    for name in ("write", "posix_fadvise", "fdatasync"):
+        real = getattr(os, name)
+
+        def noted(descriptor: int, *arguments: Any, name: str = name, real: Callable[..., Any] = real) -> Any:
+            calls.append(f"{name} {(OPEN_FILES / str(descriptor)).readlink().name}")
+            return real(descriptor, *arguments)
+
+        monkeypatch.setattr(os, name, noted)
+    await workspace.archive("s1", [user("second")])
+    monkeypatch.undo()
+
+    written = ["write context.jsonl", "write journal.jsonl", "write transcript.md"]
+    if durability == "off":
+        assert calls == written
+    else:
+        written.insert(1, "posix_fadvise context.jsonl")
+        written.insert(3, "posix_fadvise journal.jsonl")
+        assert calls == [*written, "fdatasync context.jsonl", "fdatasync journal.jsonl"]

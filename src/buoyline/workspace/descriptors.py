@@ -48,6 +48,11 @@ Close = Callable[[int], None]
 """Takes over a descriptor that nobody uses any more: `os.close`, or it keeps it."""
 
 
+def _kept_limit() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MAX_KEPT if soft == resource.RLIM_INFINITY else min(_MAX_KEPT, soft // 4)
+
+
 class KeptDescriptors:
     """Open descriptors that nobody uses, for the next call: opening and closing took half the calls of an append.
 
@@ -57,7 +62,7 @@ class KeptDescriptors:
     """
 
     _all: ClassVar[dict[tuple[int, str], tuple[int, Identity]]] = {}
-    _limit: ClassVar[int] = min(_MAX_KEPT, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+    _limit: ClassVar[int] = _kept_limit()
 
     def __init__(self) -> None:
         """Keep none yet; they are closed when nobody refers to this any more."""

@@ -401,13 +401,13 @@ class LocalTree(Files):
         root = os.stat(self._root_path)
         if (root.st_dev, root.st_ino) != self._identity:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), self._root_path)
-        path, *steps = self._root_path, *name.split("/")
-        for step in steps:
+        *above, last = name.split("/")
+        path = self._root_path
+        for step in above:
             path = f"{path}/{step}"
-            status = os.lstat(path)
-            if step is not steps[-1] and not stat.S_ISDIR(status.st_mode):
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
                 raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        return status
+        return os.lstat(f"{path}/{last}")
 
     def _parent(self, name: str) -> "_Parent":
         above, _, last = name.rpartition("/")
