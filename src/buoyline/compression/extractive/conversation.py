@@ -102,15 +102,17 @@ class Conversation:
         }
         for source in sources:
             self._index.add(source, actions.get(source.index, []))
-        self._index.mark_errors(line.text for step in self.open_errors for line in step.errors)
-        self.sections = Sections(sources, self.strings_in, max_tokens=max(limits.max_tokens, 1))
-        self.occurrences = self._index.occurrences()
-        self._values = {occurrence.text: self.value_of(occurrence) for occurrence in self.occurrences}
         users = self.spoken("user")
         self._first = users[0] if users else None
         self._injected = frozenset(_injected(sources))
         self._endings = repeated_endings([source.message.text for source in users], at_least=MADE_ALIKE)
         self.typed = _without_repetitions([source for source in users if not self.is_made(source)] or users)
+        self._index.mark("asked", (source.message.text for source in self.typed[-1:]))
+        self._index.mark("said", (source.message.text for source in self.spoken("assistant")[-1:]))
+        self.sections = Sections(sources, self.strings_in, max_tokens=max(limits.max_tokens, 1))
+        self._index.mark_neighbours(self.sections.places)
+        self.occurrences = self._index.occurrences()
+        self._values = {occurrence.text: self.value_of(occurrence) for occurrence in self.occurrences}
 
     def value_of(self, occurrence: Occurrences) -> float:
         """Return how likely the string is needed again."""

@@ -2,18 +2,20 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
+from buoyline.compression.extractive.learned import LEARNED
 from buoyline.compression.extractive.lines import result_texts
 from buoyline.compression.extractive.speech import ParsedCall, json_texts
 from buoyline.compression.identifiers import Kind, atoms, classify, outer_text, runs
 from buoyline.compression.summary import SourceMessage
 from buoyline.messages import Reasoning
 
-Channel: TypeAlias = Literal["user", "assistant", "reasoning", "call", "change", "result", "error"]
+Channel: TypeAlias = Literal["user", "assistant", "reasoning", "call", "change", "result", "asked", "said"]
+"""Part of a message: ``"asked"`` is the user's newest one, ``"said"`` the agent's last words."""
 
 MAX_TYPED_CHARS: Final = 2_000
 """Longer messages of users are pasted: logs, files, instructions of a tool."""
@@ -22,43 +24,19 @@ _MEMORABLE = re.compile(r"(?<![0-9.])[0-9]{5}|[0-9]{4}-[0-9]{2}-[0-9]{2}$|,[0-9]
 
 _KEY = re.compile(r'"([A-Za-z_][\w.-]{0,60})\\?" ?:')
 
-# Log odds that an agent writes a string again, fitted on 14,031 strings of recorded sessions without a recorded
-# compaction, cut at a third, three fifths and four fifths, and rounded. Of 15,835 strings of the other sessions, which
-# were not fitted on, the first 300 in a cut hold 79 % of those written again (77 % with the earlier weights, which were
-# fitted on them as well). It added nothing to know if a changed file holds a string, which tool showed it and how many
-# strings are near it. By judgement "user" (0.3 to 0.6 in fits) is higher, "change" (-0.3) is zero, and "error" was set.
-CHANNEL_WEIGHTS: Final[Mapping[Channel, float]] = MappingProxyType(
-    {"user": 1.0, "call": 1.0, "assistant": 0.8, "reasoning": 0.0, "result": 0.0, "change": 0.0, "error": 0.6}
-)
-KIND_WEIGHTS: Final[Mapping[Kind, float]] = MappingProxyType(
-    {"path": -0.3, "identifier": 0.0, "hash": -0.5, "url": -0.6, "number": 0.0, "version": -0.5}
-)
-CALL_COUNT_WEIGHT: Final = 0.3
-"""For each doubling of the number of calls that hold the string."""
-KEY_WEIGHT: Final = -1.2
-"""For a string that only results hold, and only as a key of a JSON object: it is the form of an answer and not its
-content. Fitted: 3 % of these are written again, of other strings of results 5 %. How often a form is filled in says
-nothing more, so their count is taken out again.
-"""
-
-COUNT_WEIGHT: Final = 0.45
-"""For each doubling of the number of messages."""
-
-AGE_WEIGHT: Final = -0.2
-"""For each doubling of the number of messages since."""
-
-INTERCEPT: Final = -1.8
+MAX_OTHERS: Final = 1_000
+"""Strings in one text: more say no more."""
 
 
 def likelihood(weight: float, *, count: int, age: int) -> float:
     """Return how likely a fact is needed again, from 0 to 1.
 
     Args:
-        weight: Log odds of its kind and its channels.
+        weight: Log odds of all but its count and its age: of `Occurrences`, or set by judgement.
         count: How many messages hold it, 1 or more.
         age: How many messages ago it occurred last, 0 or more.
     """
-    odds = INTERCEPT + weight + COUNT_WEIGHT * math.log2(count) + AGE_WEIGHT * math.log2(1 + age)
+    odds = LEARNED["intercept"] + weight + LEARNED["count"] * math.log2(count) + LEARNED["age"] * math.log2(1 + age)
     return 1 / (1 + math.exp(-odds))
 
 
@@ -70,45 +48,63 @@ class Occurrences:
         kind: What it looks like.
         text: The string.
         count: How many messages hold it.
-        calls: How many of them hold it in the arguments of a call.
         keys: How many of them hold it as a key of a JSON object.
         channels: Parts of messages that hold it.
         last_seen: Index of the newest message.
+        others: How many other strings are in a text that holds it, in the one with the fewest.
+        beside_written: Share of the other strings around it that the user or the agent wrote, where it is greatest.
     """
 
     kind: Kind
     text: str
     count: int = 0
-    calls: int = 0
     keys: int = 0
     channels: set[Channel] = field(default_factory=set)
     last_seen: int = -1
+    others: int = MAX_OTHERS
+    beside_written: float = 0.0
+
+    @property
+    def features(self) -> dict[str, float]:
+        """What `LEARNED` weighs, without its age and its count."""
+        found = {f"in {channel}": 1.0 for channel in self.channels}
+        found[self.kind] = 1.0
+        found["others"] = math.log2(1 + self.others)
+        found["beside written"] = self.beside_written
+        if self.is_mere_key:
+            # How often a form is filled in says nothing, so the count is taken out again.
+            found |= {"mere key": 1.0, "count": -math.log2(self.count)}
+        return found
 
     @property
     def weight(self) -> float:
         """Log odds that the string is needed again, without its age and its count."""
-        channels = math.fsum(CHANNEL_WEIGHTS[channel] for channel in self.channels)
-        key = KEY_WEIGHT - COUNT_WEIGHT * math.log2(self.count) if self.is_mere_key else 0.0
-        return channels + key + KIND_WEIGHTS[self.kind] + CALL_COUNT_WEIGHT * math.log2(1 + self.calls)
+        return math.fsum(LEARNED.get(name, 0.0) * value for name, value in self.features.items())
 
     @property
     def is_mere_key(self) -> bool:
         """Whether it only names a field of tools' answers."""
         return self.keys == self.count and self.channels == {"result"}
 
-    def add(self, index: int, channel: Channel) -> None:
-        """Count message *index*; messages come in order, calls first within one."""
+    @property
+    def is_written(self) -> bool:
+        """Whether the user or the agent wrote it, and no tool alone."""
+        return not self.channels.isdisjoint({"user", "assistant", "call"})
+
+    def add(self, index: int, channel: Channel, others: int = MAX_OTHERS) -> None:
+        """Count message *index*, in a text with so many *others*; messages come in order."""
         self.channels.add(channel)
+        self.others = min(self.others, others)
         if index != self.last_seen:
             self.last_seen = index
             self.count += 1
-            self.calls += channel == "call"
 
     def merge(self, other: "Occurrences") -> None:
         """Count *other*, a shorter spelling of the same path, as this one."""
         self.channels |= other.channels
         self.count += other.count
-        self.calls += other.calls
+        self.others = min(self.others, other.others)
+        self.beside_written = max(self.beside_written, other.beside_written)
         self.keys += other.keys
 
 
@@ -127,23 +123,37 @@ class OccurrenceIndex:
     def add(self, source: SourceMessage, actions: Iterable[ParsedCall]) -> None:
         """Count all strings of one message; *actions* are its parsed calls."""
         for channel, text in _channels(source, actions):
-            for kind, string in self.strings(text):
-                self._occurrences_of(kind, string).add(source.index, channel)
+            found = self.strings(text)
+            for kind, string in found:
+                self._occurrences_of(kind, string).add(source.index, channel, len(found) - 1)
         for key in _keys(source):
-            if (found := self._found.get(key)) is not None:
-                found.keys += 1
+            if (held := self._found.get(key)) is not None:
+                held.keys += 1
         for action in actions:
             for path in action.paths:
-                found = self._occurrences_of("path", path)
-                found.add(source.index, "call")
-                found.add(source.index, "change" if action.operation == "change" else "call")
+                named = self._occurrences_of("path", path)
+                named.add(source.index, "call")
+                named.add(source.index, "change" if action.operation == "change" else "call")
 
-    def mark_errors(self, lines: Iterable[str]) -> None:
-        """Note that the strings in *lines* are part of an open error."""
-        for line in lines:
-            for _, string in self.strings(line):
+    def mark(self, channel: Channel, texts: Iterable[str]) -> None:
+        """Note that *channel* holds the strings in *texts*."""
+        for text in texts:
+            for _, string in self.strings(text):
                 if (found := self._found.get(string)) is not None:
-                    found.channels.add("error")
+                    found.channels.add(channel)
+
+    def mark_neighbours(self, places: Mapping[str, Sequence[int]]) -> None:
+        """Note how many of the strings around each one the user or the agent wrote; *places* numbers where each is."""
+        all_at, written_at = Counter[int](), Counter[int]()
+        for string, held in places.items():
+            all_at.update(held)
+            if (found := self._found.get(string)) is not None and found.is_written:
+                written_at.update(held)
+        for string, held in places.items():
+            if (found := self._found.get(string)) is not None:
+                own = found.is_written
+                shares = ((written_at[at] - own) / (all_at[at] - 1) for at in held if all_at[at] > 1)
+                found.beside_written = max(shares, default=0.0)
 
     def strings(self, text: str) -> set[tuple[Kind, str]]:
         """Return the exact strings in *text* with their kinds, dotted names in parts."""

@@ -21,14 +21,14 @@ from buoyline.tokens import TextCounter
 ROUNDS: Final = 10
 """Of halving the price of a token: 10 find it to a part in a thousand."""
 
-NEARNESS: Final = 0.92
+NEARNESS: Final = 0.8
 """Share of a string's worth if it is in cited lines without being said itself: it is one look away."""
 
 
-SAID_NEED: Final = 0.45
-"""Of a string that is said: about half of these are written again, of the others one in eight. Those are only near."""
+SAID_NEED: Final = 0.3
+"""Of a string that is said. Those below are only near."""
 
-LEAST_PRICE: Final = 0.005
+LEAST_PRICE: Final = 0.006
 """Of a token of cited lines: tokens may be plentiful, but the reader's time is not."""
 
 
@@ -116,7 +116,7 @@ def selected_spans(
         The cited spans, most valuable first.
 
     >>> here = Snippet(8, lines=1)
-    >>> strings = [StringCandidate(0.5, 2, [0, 1]), StringCandidate(0.5, 2, [1]), StringCandidate(0.2, 2, [2])]
+    >>> strings = [StringCandidate(0.5, 2, [0, 1]), StringCandidate(0.3, 4, [1]), StringCandidate(0.2, 2, [2])]
     >>> selected_spans(strings, [here] * 3, 13, max_places=1)
     [CitedSpan(first=1, last=1, said=[0], near=[1], mark_tokens=8)]
     """
@@ -470,7 +470,11 @@ class Section(NamedTuple):
 
 
 class Sections:
-    """The lines of a conversation, and the exact strings in them."""
+    """The lines of a conversation, and the exact strings in them.
+
+    Attributes:
+        places: Of each string, the numbers of the sections that hold it, in order.
+    """
 
     def __init__(
         self, sources: Iterable[SourceMessage], strings: Callable[[str], Iterable[str]], *, max_tokens: int
@@ -489,10 +493,10 @@ class Sections:
         self.line_tokens = min(LINE_PRICE * max_tokens / max(lines, 1), MAX_LINE_TOKENS)
         self._strings = strings
         self._prices: dict[tuple[str, str], tuple[float, float]] = {}
-        self._holding: defaultdict[str, list[int]] = defaultdict(list)
+        self.places: defaultdict[str, list[int]] = defaultdict(list)
         for number, section in enumerate(self._sections):
             for string in strings("\n".join(section.lines)):
-                self._holding[string].append(number)
+                self.places[string].append(number)
 
     def __len__(self) -> int:
         """Return how many sections there are."""
@@ -500,7 +504,7 @@ class Sections:
 
     def holding(self, string: str) -> list[int]:
         """Return the numbers of the newest sections that hold *string*; empty if none does."""
-        return self._holding.get(string, [])[-MAX_PLACES:]
+        return self.places.get(string, [])[-MAX_PLACES:]
 
     def place(self, number: int, counter: TextCounter) -> Snippet:
         """Return the cost of citing a section."""
@@ -523,7 +527,7 @@ class Sections:
         """Return the lines in a run of sections that show each of *strings*."""
         pointers: list[Pointer] = []
         for string in strings:
-            held = self._holding[string]
+            held = self.places[string]
             at = bisect_left(held, first)
             if at < len(held) and held[at] <= last and (pointer := self._line_of(held[at], string)) is not None:
                 pointers.append(pointer)
