@@ -105,10 +105,19 @@ async def test_before_six_turns_the_largest_trigger_holds(tmp_path: Path) -> Non
     assert await peak_of(window, 5, tokens=12_000) > 50_000
 
 
-async def test_a_small_window_is_compacted_at_the_largest_trigger(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path, durability="off")
-    window = ContextWindow(session_id="s1", offloader=workspace, size=6_000, config=ContextConfig(trigger_ratio="auto"))
-    assert await peak_of(window, 60) <= 0.8 * 6_000
+async def test_a_window_too_small_for_the_cheapest_trigger_has_the_largest_with_its_reserve(tmp_path: Path) -> None:
+    events: dict[str, list[Any]] = {"auto": [], "fixed": []}
+    for name, seen in events.items():
+        config = ContextConfig(trigger_ratio="auto") if name == "auto" else ContextConfig()
+        workspace = LocalWorkspace(tmp_path / name, durability="off", shown_as="/w")
+        window = ContextWindow(session_id="s1", offloader=workspace, size=6_000, config=config, on_event=seen.append)
+        await peak_of(window, 60)
+    compactions = [
+        [(event.tokens_before, event.tokens_after) for event in seen if isinstance(event, ContextCompressed)]
+        for seen in events.values()
+    ]
+    assert len(compactions[0]) > 1
+    assert compactions[0] == compactions[1]
 
 
 async def test_a_resumed_session_goes_on_with_its_prices(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ class TokenBudget:
     def limits(self, state: State, settings: ContextConfig) -> Limits:
         """Return trigger and reserve of *settings*, by the provider's count.
 
-        With ``"auto"``, the growth is that of the context since the last compaction. Until it has six turns, the
-        largest trigger holds.
+        With ``"auto"``, the growth is that of the context since the last compaction. Until it has six turns, and in a
+        window that is too small for the cheapest trigger, the largest trigger holds, with its reserve.
         """
         most = Limits(settings.largest_trigger_ratio * self.size, settings.reserve_ratio * self.size)
         turns = state.messages.answers
@@ -89,7 +89,8 @@ class TokenBudget:
             most.kept,
             asks_model=self.asks_model,
         )
-        return Limits(min(cheapest.trigger + self.max_output_tokens, most.trigger), cheapest.kept)
+        trigger = cheapest.trigger + self.max_output_tokens
+        return most if trigger >= most.trigger else Limits(trigger, cheapest.kept)
 
     def exceeds(self, state: State, trigger_tokens: float) -> bool:
         """Return whether the context and the answer take more than *trigger_tokens*.
