@@ -8,6 +8,7 @@ for it in the request just before. It prints, summed over the sessions:
 
 - *sent*: tokens of all requests together, and their share of the tokens without buoyline;
 - *reusable*: the share of the sent tokens that a provider's prompt cache could take from the request before;
+- *price*: of all input, by `ContextConfig.prices`, relative to the window without a document at the fixed trigger 0.8;
 - *over*: requests that did not fit the window;
 - *summaries*: the number of summaries;
 - *in context*, *cited*, *stored*: needles that were in the context when the agent used them again; in it or in the
@@ -30,8 +31,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from buoyline import ContextWindow, LocalWorkspace
-from buoyline.inspect.costs import Requests
+from buoyline import ContextConfig, ContextWindow, LocalWorkspace
+from buoyline.inspect.costs import Requests, cost_of
 from buoyline.management.registry import BUILT_IN
 from buoyline.messages import Message
 from buoyline.messages.registry import detect
@@ -41,6 +42,8 @@ from buoyline.window import ContextCompressed, Event
 NEUTRAL = "The conversation goes on."
 SESSION = "s1"
 NO_DOCUMENT = "(no document)"
+FIXED = "(no document, 0.8)"
+PRICES = ContextConfig().prices
 COUNTER = default_counter()
 
 
@@ -58,6 +61,7 @@ class Kept:
     cited: int = 0
     stored: int = 0
     lookups: int = 0
+    amount: float = 0.0
 
     def add(self, other: "Kept") -> None:
         """Add the figures of *other*."""
@@ -78,7 +82,8 @@ class Measured:
             session_id=SESSION,
             offloader=self._workspace,
             size=size,
-            management=None if preset == NO_DOCUMENT else preset,
+            management=None if preset in (NO_DOCUMENT, FIXED) else preset,
+            config=ContextConfig() if preset == FIXED else None,
             on_event=self._note,
         )
         self._requests = Requests(COUNTER)
@@ -90,6 +95,7 @@ class Measured:
         self.kept.sent += self.window.tokens
         self.kept.unmanaged += unmanaged
         self.kept.reused += request.reused_tokens
+        self.kept.amount += cost_of([request], 0, PRICES).amount
         self.kept.over += bool(self.window.exceeding())
         if wanted:
             self._look_for(wanted, "\n".join(said_in(view_of(message)) for message in messages))
@@ -179,11 +185,12 @@ def _measure(job: tuple[str, int, Path, Path]) -> Kept:
     return measure(*job)
 
 
-def row(preset: str, kept: Kept) -> str:
+def row(preset: str, kept: Kept, fixed: Kept) -> str:
     """Return a line of the table."""
     needles = max(kept.needles, 1)
     return (
-        f"| {preset} | {kept.sent:,} | {kept.sent / kept.unmanaged:.0%} | {kept.reused / kept.sent:.0%} | {kept.over} "
+        f"| {preset} | {kept.sent:,} | {kept.sent / kept.unmanaged:.0%} | {kept.reused / kept.sent:.0%} "
+        f"| {kept.amount / fixed.amount:.2f} | {kept.over} "
         f"| {kept.compressions} | {kept.in_context / needles:.0%} | {kept.cited / needles:.0%} "
         f"| {kept.stored / needles:.0%} | {kept.lookups} |"
     )
@@ -198,7 +205,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     options = parser.parse_args()
     found = [(path, options.sessions / f"{path.stem}.jsonl") for path in sorted(options.needles.glob("*.json"))]
-    presets = (NO_DOCUMENT, *BUILT_IN)
+    presets = (NO_DOCUMENT, FIXED, *BUILT_IN)
     jobs = [(preset, size, *paths) for size, preset, paths in product(options.sizes, presets, found)]
     sums = {(size, preset): Kept() for size, preset in product(options.sizes, presets)}
     with ProcessPoolExecutor(options.jobs) as pool:
@@ -207,10 +214,12 @@ def main() -> None:
     for size in options.sizes:
         needles = sums[size, NO_DOCUMENT].needles
         print(f"\n{size:,} tokens, {len(found)} sessions, {needles} needles\n")
-        print("| preset | sent | of all | reusable | over | summaries | in context | cited | stored | lookups |")
-        print("|---|---|---|---|---|---|---|---|---|---|")
+        print(
+            "| preset | sent | of all | reusable | price | over | summaries | in context | cited | stored | lookups |"
+        )
+        print("|---|---|---|---|---|---|---|---|---|---|---|")
         for preset in presets:
-            print(row(preset, sums[size, preset]), flush=True)
+            print(row(preset, sums[size, preset], sums[size, FIXED]), flush=True)
 
 
 if __name__ == "__main__":

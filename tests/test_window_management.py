@@ -475,3 +475,23 @@ async def test_a_summary_and_a_notice_stand_together_and_each_message_is_archive
     ]
     lines = (tmp_path / "sessions/s1/context.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line) for line in lines] == talk(30)[:22]
+
+
+@pytest.mark.parametrize("preset", ["chat", "coding-agent", "research-agent", "small-local-model"])
+async def test_our_own_presets_change_earlier_messages_at_compactions_only(tmp_path: Path, preset: str) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    window = window_of(workspace, preset, size=12_000, counter=default_counter())
+    before: list[Any] = []
+    changes = 0
+    await window.add({"role": "user", "content": "Find the port of the staging database."})
+    for turn in range(60):
+        function = {"name": "read", "arguments": json.dumps({"path": f"part_{turn}.txt"})}
+        call = {"id": f"c{turn}", "type": "function", "function": function}
+        await window.add({"role": "assistant", "content": None, "tool_calls": [call]})
+        await window.add({"role": "tool", "tool_call_id": f"c{turn}", "content": f"{turn}: {words(600)}"})
+        messages = await window.prepare()
+        is_due = any(ran.type_name == "CompressionManager" and ran.is_active for ran in window.report.entries)
+        changes += messages[: len(before)] != before
+        assert is_due or messages[: len(before)] == before
+        before = messages
+    assert 1 <= changes <= 20
