@@ -11,6 +11,7 @@ prints all diagnostics (R) and all lines that match `ERROR` (E), so that both ca
 """
 
 import argparse
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,7 @@ _REPORTS = tuple(
         # Messages with a place, of compilers and linters.
         r"^\S+?[:(]\d+(?:[:,]\d+)?\)?\s*(?::| -)?\s*(?:fatal )?(?:[Ee]rror|ERROR|[Ww]arning)\b",
         r"^\s*(?:vet: )?\.{0,2}/?[\w./-]+\.\w+:\d+:\d+: \S|^\s*\d+:\d+\s+(?:error|warning)\s{2,}",
-        r"^(?:error|warning)(?:\[\w+\])?: \S|^\s+--> \S+:\d+",
+        r"^(?:error|warning)(?:\[\w+\])?: \S|^(?:[A-Z]{1,4}\d{3,4}|invalid-syntax:) (?:\[\*\] )?[A-Z`]|^\s+--> \S+:\d+",
         # Levels of logs.
         r"^.{0,60}\b(?:ERROR|FATAL|CRITICAL|SEVERE|EMERG|PANIC)\b(?!\S*=)",
         r"\blevel=(?:error|fatal|panic)\b|\"(?:level|severity|lvl)\"\s*:\s*\"(?:error|fatal|critical|ERROR|FATAL)\"",
@@ -67,8 +68,8 @@ _NUMBERED = re.compile(
 )
 _HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 _PROGRAM = re.compile(
-    r"^\s*(?://|/\*|\*\s|#\s|#!|<!--|--\s)|^\s*(?:func|def|class|if|elif|else|throw|raise|catch|except|case|for|try|import"
-    r"|from|const|let|var|return|export|public|private|type|fn|impl|echo|static|async|await|assert)\b"
+    r"^\s*\d+ \| |^\s*(?://|/\*|\*\s|#\s|#!|<!--|--\s)"
+    r"|^\s*(?:func|def|class|if|elif|else|throw|raise|catch|except|case|for|try|import|from|const|let|var|return|export|public|private|type|fn|impl|echo|static|async|await|assert)\b"
     r"|:= |!= nil|=> ?[{(]|^\s*\}|(?:\)|\}|\"|'|`|\w);\s*$|\w\(.*[\"'`].*\)\s*[;{]?$|\w\($"
     r"|\\n\"|\{\s*$|^\s*[\"'`].*[\"'`],?\s*$"
     r"|^[\w.]+ = |^\s*\w+\??: [^\s:]+[,;]$|console\.|\.Errorf\(|\.Fatalf?\(|\.Logf\("
@@ -88,6 +89,42 @@ _UNMISTAKABLE = re.compile(r"^E\s{2,}\S|^\s*--- FAIL: |^Traceback \(most|^npm (?
 def diagnostics(text: str) -> list[str]:
     """Return the different lines of *text* that report an error, in order, without blanks around them."""
     return list(dict.fromkeys(line.strip() for line in _reports(text.split("\n"))))
+
+
+_PARTS = re.compile(
+    r"^\s*File \"|^\s*at \S|^\s*\S+\.go:\d+ \+0x|^\s*--> |Traceback \(most recent|: note: |^\s*Error Trace:"
+    r"|^\s*(?:expected|actual|Expected|Received)\s*: "
+)
+_TIMED = re.compile(r"(?:[^{]{0,40}?\d\d:\d\d:\d\d[^\s\"]*[\s\"]+|[\d\s.:/-]{8,40}\s)(?=\S)")
+_QUOTED = re.compile(r"E(?:\s|$)")
+
+
+def messages(text: str) -> dict[str, str]:
+    """Return the messages among the reports of *text*, each with its line: no times, places and parts of a message.
+
+    A frame of a stack trace, the place below a message and all but the first line of what pytest says about a failure
+    belong to a message that is a line of its own. Of a record in JSON, the message is a value.
+    """
+    found, above = dict[str, str](), ""
+    wanted = set(diagnostics(text))
+    for line in text.split("\n"):
+        is_part = _PARTS.search(line) or (_QUOTED.match(line) and _QUOTED.match(above))
+        above = line
+        if line.strip() in wanted and not is_part:
+            found.setdefault(_message(line.strip()), line.strip())
+    return found
+
+
+def _message(line: str) -> str:
+    if line.startswith("{"):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            return line
+        values = (record.get(key) for key in ("message", "msg", "error", "event"))
+        return next((value for value in values if isinstance(value, str)), line)
+    timed = _TIMED.match(line)
+    return line[timed.end() :] if timed is not None else line
 
 
 def kind_of(line: str) -> str:

@@ -7,18 +7,23 @@
 For a recorded session (``.jsonl`` with chat messages), the texts are its tool results that need a preview.
 
 Every text is shown by buoyline, by the preview functions of peers that are installed, and in three simple ways. All get
-the same number of tokens if they accept a limit. There are three measures; the first two are means over the texts that
-have such lines:
+the same number of tokens if they accept a limit. There are four measures; the first three are means over the texts
+that have such lines:
 
 - words: lines with the words of errors, at most 20 different ones. Programs, diffs and documents have these, too.
 - reports: lines with which a run reports an error (`benchmarks/diagnostics.py` defines these lines, and prints them to
   be checked by hand), at most 20 kinds. Lines that differ only in numbers are of one kind, and one of them is enough.
+- messages: of the reports, those that say what went wrong, without times, places and the lines that continue them. The
+  first 40 characters of the message itself must be shown, not those of its line.
 - anomalies: one in each copy of a text: a fatal line, a failed test, a line unlike all others, a number far out of
   range, a record or a row that deviates.
 
 A line is kept if its first 40 characters are shown, or if its number is, with the characters after a prefix that the
 preview leaves out of all lines. A report is also kept if a line like it is shown with its number. An anomaly is shown
 if its own characters are.
+
+The row "bound" shows what no preview of this form exceeds unless it names lines by number: the header and the last row
+of a stub, and between them the beginnings of as many messages as fit, the shortest first.
 
 Each kind of text has a measure of its own, the mean share of what is kept: of HTML and Markdown the first headings and
 paragraphs, of diffs the files and hunks, of searches the files and their first hits, of logs and tests the reports, of
@@ -48,7 +53,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diagnostics import ERROR, LONG_LINE, diagnostics, kind_of
+from diagnostics import ERROR, LONG_LINE, diagnostics, kind_of, messages
 from preview_texts import KINDS, made
 
 from buoyline.offloader import StoredResult
@@ -104,6 +109,7 @@ class Score:
     words: list[float] = field(default_factory=list[float])
     own: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     reports: list[float] = field(default_factory=list[float])
+    messages: list[float] = field(default_factory=list[float])
     tokens: list[int] = field(default_factory=list[int])
     found: dict[str, list[bool]] = field(default_factory=dict[str, list[bool]])
     seconds: float = 0.0
@@ -111,10 +117,13 @@ class Score:
     def line(self, name: str) -> str:
         """Return a row of the report."""
         hits = [hit for found in self.found.values() for hit in found]
-        kept = [f"{100 * statistics.fmean(of):5.1f} %" if of else "      -" for of in (self.words, self.reports)]
+        kept = [
+            f"{100 * statistics.fmean(of):5.1f} %" if of else "      -"
+            for of in (self.words, self.reports, self.messages)
+        ]
         share = f"{sum(hits):4}/{len(hits)} ({100 * sum(hits) / max(len(hits), 1):5.1f} %)"
         size = f"{statistics.median(self.tokens):6.0f} {max(self.tokens):6}"
-        return f"{name:34} {kept[0]}  {kept[1]}  {share}  {size}  {self.seconds:6.1f} s"
+        return f"{name:34} {'  '.join(kept)}  {share}  {size}  {self.seconds:6.1f} s"
 
 
 def error_lines(text: str) -> list[str]:
@@ -128,6 +137,14 @@ def reports(text: str) -> list[list[str]]:
     kinds: dict[str, list[str]] = {}
     for line in diagnostics(text):
         kinds.setdefault(kind_of(line), []).append(line)
+    return list(kinds.values())[:MOST_ERRORS]
+
+
+def messages_of(text: str) -> list[dict[str, str]]:
+    """Return the first twenty kinds of messages of *text*, each with all its messages and their lines."""
+    kinds: dict[str, dict[str, str]] = {}
+    for message, line in messages(text).items():
+        kinds.setdefault(kind_of(message), {})[message] = line
     return list(kinds.values())[:MOST_ERRORS]
 
 
@@ -400,6 +417,18 @@ def head_errors_tail(text: str, max_tokens: int) -> str:
     return "\n".join([*kept, *reversed(_as_fits(lines[:-400:-1], max_tokens - COUNTER.count("\n".join(kept)) - 1))])
 
 
+def most_messages(text: str, max_tokens: int) -> str:
+    """Show what a preview could that knows the messages: the beginnings of the shortest ones in the frame of a stub."""
+    lines = [line.strip() for line in text.split("\n")]
+    frame = [*buoyline(text, max_tokens).partition("\n\n")[0].split("\n"), "", f"[{len(lines):,} lines not shown]"]
+    places = dict(zip(reversed(lines), range(len(lines), 0, -1), strict=True))
+    rows = [
+        min((f"{places[line]}: {one[:KEPT_CHARS].strip()}" for one, line in kind.items()), key=COUNTER.count)
+        for kind in messages_of(text)
+    ]
+    return "\n".join([*frame, *_as_fits(sorted(rows, key=COUNTER.count), max_tokens - COUNTER.count("\n".join(frame)))])
+
+
 def _as_fits(lines: list[str], max_tokens: int) -> list[str]:
     kept: list[str] = []
     for line in lines:
@@ -453,6 +482,7 @@ SHOWS: dict[str, tuple[Show, str]] = {
     "head and tail": (head_and_tail, "buoyline"),
     "lines with error words": (error_words, "buoyline"),
     "head, error words, tail": (head_errors_tail, "buoyline"),
+    "bound": (most_messages, "buoyline"),
 }
 
 
@@ -468,7 +498,7 @@ def scored(name: str, show: Show, texts: dict[str, str], copies: list[tuple[str,
             score.own.setdefault(kind_of_text(text), []).append(statistics.fmean(shares))
             if args.verbose:
                 print(f"  {name} shows of {file}: {kind_of_text(text)} {shares}")
-        for line in score_errors(score, expanded(shown, text), text):
+        for line in score_errors(score, shown, text):
             if args.verbose:
                 print(f"  {name} omits from {file}: {line}")
     for file, plant in copies:
@@ -485,6 +515,7 @@ def scored(name: str, show: Show, texts: dict[str, str], copies: list[tuple[str,
 
 def score_errors(score: Score, shown: str, text: str) -> list[str]:
     """Add the shares of error lines and reports in *shown*; return those that it omits."""
+    short, shown = shown, expanded(shown, text)
     errors = error_lines(text)
     lost = [line for line in errors if line[:KEPT_CHARS].strip() not in shown]
     if errors:
@@ -496,8 +527,17 @@ def score_errors(score: Score, shown: str, text: str) -> list[str]:
         score.reports.append(1 - len(missed) / len(kinds))
         if kind_of_text(text) == "run":
             score.own.setdefault("run", []).append(score.reports[-1])
+    said = messages_of(text)
+    unsaid = [
+        kind
+        for kind in said
+        if not any(one[:KEPT_CHARS].strip() in short or line in named for one, line in kind.items())
+    ]
+    if said:
+        score.messages.append(1 - len(unsaid) / len(said))
     words = [f"words: {line[: 2 * KEPT_CHARS]}" for line in lost]
-    return [*words, *(f"report: {kind[0][: 2 * KEPT_CHARS]}" for kind in missed)]
+    said_not = [f"message: {next(iter(kind))[: 2 * KEPT_CHARS]}" for kind in unsaid]
+    return [*words, *(f"report: {kind[0][: 2 * KEPT_CHARS]}" for kind in missed), *said_not]
 
 
 def measured(kind: str, size: int) -> tuple[float, float, float, float]:
@@ -606,7 +646,7 @@ def main() -> None:
         for plant in planted(text, random.Random(f"{file} {copy}"))  # noqa: S311 - no secret is drawn
     ]
     print(f"{len(texts)} texts, {len(copies)} copies with one anomaly each, {args.max_tokens} tokens a preview\n")
-    print(f"{'':34}   words  reports  anomalies           tokens: median, most")
+    print(f"{'':34}   words  reports messages  anomalies           tokens: median, most")
     for name, (show, package) in SHOWS.items():
         if find_spec(package) is None:
             print(f"{name:34} not installed")
