@@ -201,10 +201,12 @@ def _odd_fields(shapes: Shapes) -> Iterator[Finding]:
             values = [value_of[text] for text in column] if len(value_of) > 1 else []
             for outlier in column_outliers(values)[:2]:
                 note = f"{column[outlier.place].decode('utf-8', 'replace')[:40]}: {outlier.reason}"
-                found.append(Finding(shapes.sample[group[outlier.place]][0], outlier.weight - 14, note=note))
+                found.append(Finding(shapes.sample[group[outlier.place]][0], outlier.weight, note=note))
     found.sort(key=lambda finding: (-finding.weight, finding.number))
     for rank, finding in enumerate(found[:_MAX_FINDINGS]):
-        yield Finding(finding.number, finding.weight - 2 * rank, note=finding.note)
+        # A number of another order than all others is worth a line among many errors, but only one such line.
+        fall = 0 if not rank and finding.weight >= _JUMP_WEIGHT else 14 + 2 * rank
+        yield Finding(finding.number, finding.weight - fall, note=finding.note)
 
 
 def _field_value(text: bytes) -> "ColumnValue":
@@ -225,6 +227,7 @@ ColumnValue: TypeAlias = str | float | bool | Container | None
 _LEAST = 8
 _MOST_PER_COLUMN = 3
 _SEQUENCE_WEIGHT = 80.0
+_JUMP_WEIGHT = 96.0
 _SHOWN_CHARS = 40
 _FEW_KINDS = 12
 _MAX_SHAPED = 6_000
@@ -320,7 +323,7 @@ def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
     apart = {*rising[:low], *falling[:high]}
     span = f"others {_number(rising[low])} to {_number(falling[high])}"
     most = _FAR * _FAR * max(abs(rising[low]), abs(falling[high]), 1)
-    weights = {number: 96.0 if abs(number) > most else 92.0 for number in apart}
+    weights = {number: _JUMP_WEIGHT if abs(number) > most else 92.0 for number in apart}
     found = [
         Outlier(at, weights[number], span) for at, number in enumerate(numbers if apart else ()) if number in apart
     ]
