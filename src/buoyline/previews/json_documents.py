@@ -465,7 +465,7 @@ def document_digest(text: str, *, is_whole: bool = True) -> Digest | None:
     try:
         document = load_json(joined.text, is_whole=is_whole)
     except json.JSONDecodeError as error:
-        if len(joined.text) - error.pos > _LAST_CHARS:
+        if len(joined.text) - error.pos > min(_LAST_CHARS, error.pos):
             return _broken(text, joined.offset(error.pos))
         return document_digest(text, is_whole=False) if is_whole else None  # it breaks off at its end
     except (ValueError, RecursionError):  # a number of thousands of digits, or a thousand brackets
@@ -633,12 +633,12 @@ class _JoinedView:
 
 def records_digest(lines: Sequence[str]) -> Digest | None:
     """Read each line as a JSON value; None if most lines are not objects or arrays."""
-    sample = [line for line in lines[:_SHOWN_CHARS] if line.strip()]
+    sample = [line for line in lines[:_SHOWN_CHARS] if line.strip() and not line.startswith(CONTINUED)]
     if sum(line.lstrip()[:1] in {"{", "["} for line in sample) < _MOST * len(sample):
         return None
-    lines = lines[:_MAX_LINES]
-    parsed = [(number, record) for number, record in enumerate(map(_record, lines), 1) if record is not None]
-    filled = sum(1 for line in lines if line.strip())
+    whole = _joined_lines(lines[:_MAX_LINES])
+    parsed = [(number, record) for number, line in whole if (record := _record(line)) is not None]
+    filled = sum(1 for _, line in whole if line.strip())
     if len(parsed) < 2 or len(parsed) < _MOST * filled:  # noqa: PLR2004 - one would be a document
         return None
     odd = [
@@ -647,11 +647,24 @@ def records_digest(lines: Sequence[str]) -> Digest | None:
         if value.place
     ]
     numbers = {number for number, _ in parsed}
-    broken = [number for number, line in enumerate(lines, 1) if line.strip() and number not in numbers]
+    broken = [number for number, line in whole if line.strip() and number not in numbers]
     odd += [Finding(number, 94.0, note="no JSON") for number in broken[:_MOST_OWN_KEYS]]
     _, rows = _telling_rows([record for _, record in parsed])
     parts = tuple(fact(f"line {number}: {row}") for (number, _), row in zip(parsed, rows, strict=False))
-    return Digest((f"JSON lines: {len(parsed):,} like {shape_of(parsed[0][1])}",), tuple(odd), parts=parts)
+    quoted = frozenset(number for number, line in enumerate(lines, 1) if line.startswith(CONTINUED))
+    shape = f"JSON lines: {len(parsed):,} like {shape_of(parsed[0][1])}"
+    return Digest((shape,), tuple(odd), parts=parts, quoted=quoted)
+
+
+def _joined_lines(lines: Sequence[str]) -> list[tuple[int, str]]:
+    """Join the lines that a view wrapped, each with the number of its first."""
+    joined: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(lines, 1):
+        if joined and line.startswith(CONTINUED):
+            joined[-1][1].append(line[len(CONTINUED) :])
+        else:
+            joined.append((number, [line]))
+    return [(number, "".join(parts)) for number, parts in joined]
 
 
 def _record(line: str) -> object:
