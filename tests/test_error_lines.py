@@ -11,6 +11,7 @@ from made_outputs import OUTPUTS
 from buoyline.previews import preview
 from buoyline.previews.layout import parse_preview
 from buoyline.previews.severity import severity_of
+from buoyline.previews.source import readable_lines
 from buoyline.tokens import default_counter
 
 COUNTER = default_counter()
@@ -143,3 +144,71 @@ def test_the_tokens_of_a_preview_hold_however_much_trouble_there_is(name: str, m
     text = "\n".join(OUTPUTS[name].text.split("\n")[start % 300 :])
     body = preview(text, max_tokens, COUNTER)
     assert COUNTER.count(body) <= max_tokens
+
+
+def test_errors_that_differ_in_their_values_share_a_row_if_not_all_fit() -> None:
+    names = ["apple", "pear", "plum", "fig", "lime", "kiwi", "date", "sloe", "quince", "medlar", "cherry", "damson"]
+    lines = [f"a.py:{n}: error: Module 'm' has no attribute '{name}'" for n, name in enumerate(names)]
+    shown = preview("\n".join(["checking", *lines, "x.py:7: error: Missing return", *["done"] * 60]), 120, COUNTER)
+    assert "no attribute 'apple'" in shown
+    assert "9 more like it: 5, 6, 7, 8, 9, 10, 11, ..., 13" in shown
+    assert "14: x.py:7: error: Missing return" in shown
+
+
+def test_errors_that_differ_in_their_values_have_rows_of_their_own_if_they_fit() -> None:
+    lines = [f"a.py:{n}: error: Module 'm' has no attribute '{name}'" for n, name in enumerate(["apple", "pear"])]
+    shown = preview("\n".join([*lines, *["done"] * 60]), 120, COUNTER)
+    assert "'apple'" in shown
+    assert "'pear'" in shown
+
+
+def test_a_record_that_its_view_wraps_is_one_record_and_shown_from_its_message() -> None:
+    fine = '{"ts": "2026-01-05T10:00:00Z", "level": "info", "msg": "took 3 ms"}'
+    stack = "in load " * 200
+    error = f'{{"ts": "2026-01-05T10:00:01Z", "level": "error", "msg": "disk sda is full", "stack": "{stack}"}}'
+    view = list(readable_lines("\n".join([*[fine] * 60, error, *[fine] * 60])))
+    shown = preview("\n".join(view), 200, COUNTER)
+    assert "no JSON" not in shown
+    assert "JSON lines: 121 like" in shown
+    assert ": disk sda is full" in shown
+
+
+def test_colors_do_not_hide_the_word_of_an_error() -> None:
+    lines = [f"[\x1b[34mINFO\x1b[m] step {n}" for n in range(90)]
+    lines[40] = "[\x1b[1;31mERROR\x1b[m] no route to host"
+    assert "no route to host" in preview("\n".join(lines), 100, COUNTER)
+
+
+def test_lines_in_brackets_are_no_document() -> None:
+    assert "JSON" not in preview("\n".join(f"[{n}/40] copying part {n}" for n in range(1, 41)), 120, COUNTER)
+
+
+def test_the_output_of_a_compiler_is_no_program() -> None:
+    code = [
+        line
+        for n in range(20)
+        for line in (
+            f"a.c:{n}:5: error: unknown type name 'a{n}'",
+            f" {n} | int f(int a) {{ return a; }}",
+            "   |     ^~~",
+        )
+    ]
+    assert "Source code" not in preview("\n".join(code), 200, COUNTER)
+
+
+def test_the_first_line_of_what_pytest_says_about_a_failure_comes_first() -> None:
+    blocks = [
+        f"def test_{n}():\nE   ValueError: {name} is missing\nE     a: {name}\nE     b: {name}\n\na.py:{n}: ValueError"
+        for n, name in enumerate(["rope", "sail", "mast", "keel"])
+    ]
+    shown = preview("\n".join([*blocks, *["."] * 40, "=== 4 failed in 2.11s ==="]), 130, COUNTER)
+    assert all(f"E   ValueError: {name} is missing" in shown for name in ["rope", "sail", "mast", "keel"])
+
+
+def test_a_number_of_another_order_is_shown_among_many_errors() -> None:
+    words = ["oak", "elm", "ash", "yew", "fir", "box", "bay", "may", "sal", "gum", "fig", "nut"]
+    lines = [f"2026-01-05 10:00:{n % 60:02} INFO batch {n} took {n % 40} ms" for n in range(300)]
+    for n, word in enumerate(words):
+        lines[20 * n] = f"2026-01-05 10:00:00 ERROR the {word} of {word * 2} did not {word * 3}"
+    lines[155] = "2026-01-05 10:00:35 INFO batch 155 took 8812345 ms"
+    assert "8812345" in preview("\n".join(lines), 200, COUNTER)

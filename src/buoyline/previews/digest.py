@@ -37,6 +37,7 @@ class Finding:
         similar: The numbers of some of the other lines of this kind, ascending.
         note: What is odd about the line, if the line does not say so itself.
         word: For an error line, characters that find every line of its kind; else empty.
+        form: For an error line, its words without values; a preview without room names lines of one form by number.
     """
 
     number: int
@@ -46,6 +47,7 @@ class Finding:
     similar: tuple[int, ...] = ()
     note: str = ""
     word: str = ""
+    form: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +87,20 @@ class Digest:
 def by_place(findings: Iterable[Finding]) -> list[Finding]:
     """Merge the findings of each place into the heaviest one; the heaviest place comes first.
 
-    A finding without a note takes that of another one at its place. A place is a whole line, or the part of a long line
+    A finding without a note takes that of another one at its place; one that knows other lines of its form takes the
+    weight of the heaviest one instead. A place is a whole line, or the part of a long line
     that a preview shows at once.
     """
     found: dict[tuple[int, int], Finding] = {}
     for finding in sorted(findings, key=lambda finding: -finding.weight):
         part = finding.column // _SEEN_CHARS if finding.column >= FAR_CHARS else -1
         first = found.setdefault((finding.number, part), finding)
-        if finding.note not in {"", OUTLIER_NOTE} and not first.note:
-            found[finding.number, part] = replace(first, note=finding.note)
+        note = finding.note if finding.note not in {"", OUTLIER_NOTE} and not first.note else first.note
+        if finding.word and not first.word:
+            first = replace(finding, weight=first.weight, note=note)
+        elif note != first.note:
+            first = replace(first, note=note)
+        found[finding.number, part] = first
     return sorted(found.values(), key=lambda finding: (-finding.weight, finding.number, finding.column))
 
 

@@ -23,6 +23,7 @@ from buoyline.previews.digest import (
     rows,
     shortened,
 )
+from buoyline.previews.severity import form_of
 
 _FAILURE_CHARS = 600
 _MAX_HITS = 40_000
@@ -104,7 +105,7 @@ _MAX_KINDS = 40
 _MAX_FRAMES = 400
 _MESSAGE_LINES = 30
 _MESSAGE_CHARS = 400
-_SHOWN_KINDS = 12
+_WORST_KINDS = 2
 _SHOWN_CHARS = 70
 
 _BEGINNING = LinearPattern(
@@ -124,6 +125,7 @@ _NUMBER = re.compile(r"\d{1,9}")
 _TOKEN = re.compile(r"[A-Za-z_][\w.$]{0,400}")
 _RAISED = ("Error", "Exception", "Throwable", "Failure", "Interrupt", "Exit", "Warning", "Group", "Fault", "Timeout")
 _NAME = re.compile(r"([A-Za-z_][\w.]{0,200})(?::|\s|$)")
+_WORDS = re.compile(r"\w{3}")
 _MORE = re.compile(r"\s{0,8}\.\.\. \d+ (?:more|common frames)")
 _VARYING = re.compile(r"0x[0-9a-fA-F]{1,16}|\d{1,40}|\s{1,40}")
 
@@ -164,7 +166,7 @@ def trace_digest(lines: Sequence[str]) -> Digest | None:
     kinds = _distinct(_traces(lines, beginnings))
     if not kinds:
         return None
-    return Digest(tuple(_facts(kinds)), tuple(_trace_findings(kinds)))
+    return Digest(tuple(_facts(kinds)), tuple(_trace_findings(kinds, lines)))
 
 
 def _traces(lines: Sequence[str], beginnings: Iterable[int]) -> Iterator[_Trace]:
@@ -261,7 +263,9 @@ def _message_above(lines: Sequence[str], number: int) -> int:
             return place
     above = number - 1
     return (
-        above if above and lines[above - 1].strip() and number < len(lines) and _AT_FRAME.search(lines[number]) else 0
+        above
+        if above and _WORDS.search(lines[above - 1]) and number < len(lines) and _AT_FRAME.search(lines[number])
+        else 0
     )
 
 
@@ -376,9 +380,10 @@ def _described(kind: _Trace) -> str:
     return f"{kind.raised}{count} :{kind.number}{place}"
 
 
-def _trace_findings(kinds: Sequence[_Trace]) -> Iterator[Finding]:
+def _trace_findings(kinds: Sequence[_Trace], lines: Sequence[str]) -> Iterator[Finding]:
     for place, kind in enumerate(sorted(kinds, key=lambda kind: (-kind.count, kind.number))):
-        fall = 0.0 if place < _SHOWN_KINDS else 10.0
-        yield Finding(kind.number, 98.0 - fall, count=kind.count, similar=tuple(kind.similar))
-        if kind.frame and kind.frame != kind.number:
+        fall = min(max(place - _WORST_KINDS, 0.0), 10.0)
+        form = form_of(lines[kind.number - 1][:_TRACE_CHARS].encode("utf-8", "replace"))
+        yield Finding(kind.number, 98.0 - fall, count=kind.count, similar=tuple(kind.similar), form=form)
+        if kind.frame and kind.frame != kind.number and not _FOREIGN.search(kind.place):
             yield Finding(kind.frame, 85.0 - fall)

@@ -30,6 +30,8 @@ _CUT = re.compile(
     r"(.*)(?: \u2026\+([1-9][0-9]{0,15})| \[\.\.\. ([1-9][0-9]{0,2}(?:,[0-9]{3}){0,5}) more characters\])", re.DOTALL
 )
 _LEAST_CUT_CHARS = 12
+# Blanks take hardly a token, and the place of a message says little without the message.
+_BEFORE = re.compile(r"\s{0,40}(?:[^\s:]{1,60}:\d{1,6}:\d{1,6}: )?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,15 @@ class PreviewLine:
 
     def narrowed(self, chars: int) -> "PreviewLine":
         """Return the row with at most *chars* of its text; the mark may be longer."""
+        place = _BEFORE.match(self.text)
+        chars += place.end() if place is not None else 0
         cut = max(len(self.text) - chars, 0)
         room = max(chars * 3 // 2, _LEAST_MARK_CHARS)
         mark = shortened_end(self.mark, room)
         # A cut must save more than its own mark.
         if cut <= _LEAST_CUT_CHARS:
-            return replace(self, mark=mark)
-        return replace(self, text=self.text[:chars], cut_chars=self.cut_chars + cut, mark=mark)
+            return self if mark is self.mark else replace(self, mark=mark)
+        return PreviewLine(self.number, self.text[:chars], self.cut_chars + cut, self.column, mark)
 
 
 def preview_line(number: int, excerpt: LineExcerpt, mark: str = "", skipped: int = 0) -> PreviewLine:
@@ -87,12 +91,13 @@ def parse_preview(body: str) -> list[PreviewLine]:
     return parsed
 
 
-_MOST_WORDS = 6
-_MOST_CHARS = 90
+_MOST_WORDS = 4
+_MOST_CHARS = 60
 _MOST_WORD_CHARS = 40
 
 _SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
 _DIGITS = re.compile(r"[0-9]+")
+_PLACE = re.compile(r":\d+:\d+: $")
 
 
 def hidden_row(hidden: Sequence[Finding]) -> str:
@@ -137,6 +142,8 @@ def _pattern(word: str) -> str:
     """Return a pattern for *word* and all words that differ only in digits."""
     if word[:2].strip().upper() == "E":
         return "^E "
+    if _PLACE.search(word):
+        return ":[0-9]+:[0-9]+: "
     escaped = _SPECIAL.sub(r"\\\g<0>", word[:_MOST_WORD_CHARS].strip())
     return _DIGITS.sub("[0-9]+", escaped)
 
@@ -153,11 +160,14 @@ _WIDTHS = (
     (70, 50, 40),
     (50, 40, 40),
 )
+_LEAST_WIDTHS = (40, 40, 40)
 _LEAST_WANTED = 5
 _LEAST_MARK_CHARS = 80
-_LEAST_FACT_CHARS = 120
+_LEAST_FACT_CHARS = 160
+_FATAL = 99.0
+_LEAST_FATAL_CHARS = 80
 _MUST_SHARE = 0.85
-_OUTER = 96.25
+_OUTER = 90.5
 _FILLING = 60.0
 _WANTED = 66.0
 _FACT = 94.0
@@ -170,6 +180,10 @@ _LAST_CHARS = 100
 _TOKENS_PER_ROW = 4
 _MOST_CHARS_PER_TOKEN = 6
 _LEAST_PREFIXED = 3
+_PREFIX_CHARS = 60
+_MOST_ALIKE = (3, 1)
+_MOST_NUMBERS = 8
+_LEAST_SPAN = 3
 
 
 class PreviewBudget:
@@ -196,18 +210,28 @@ class PreviewBudget:
 
 
 class PreviewPlan(NamedTuple):
-    """The rows that a preview may show, the heaviest first, and all error lines, also those without room."""
+    """The rows that a preview may show, and all findings, the heaviest first; at most the first *most* are shown."""
 
     facts: tuple["_PreviewRow", ...]
     findings: tuple[Finding, ...]
     total: int
-    error_lines: tuple[Finding, ...] = ()
+    most: int = 0
     prefix: LinePrefix | None = None
+    is_grouped: bool = False
+    is_free: bool = False
 
     @property
     def places(self) -> frozenset[LinePlace]:
         """The places in the text that the plan needs."""
-        return frozenset((finding.number, finding.column) for finding in self.findings)
+        return frozenset(
+            (finding.number, finding.column) for plan in self.options() for finding in plan.findings[: plan.most]
+        )
+
+    def options(self) -> "Iterator[PreviewPlan]":
+        """Yield plans that show fewer and fewer error lines of each form, and name the others by number."""
+        yield self
+        for most in () if self.is_free else _MOST_ALIKE:
+            yield self._replace(findings=tuple(_grouped(self.findings, most)), is_grouped=True)
 
 
 def plan_preview(
@@ -224,8 +248,7 @@ def plan_preview(
     """
     most = max(max_tokens // _TOKENS_PER_ROW, 2)
     findings = by_place([*digest.findings, *_outer_lines(total, chars, most)])
-    error_lines = tuple(finding for finding in findings if finding.word)
-    return PreviewPlan(tuple(_fact_rows(digest, most)), tuple(findings[:most]), total, error_lines, prefix)
+    return PreviewPlan(tuple(_fact_rows(digest, most)), tuple(findings), total, most, prefix, is_free=digest.is_free)
 
 
 def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], budget: PreviewBudget) -> str:
@@ -234,28 +257,62 @@ def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], bu
     Returns:
         ``""`` if not even a part of one line fits.
     """
-    rows = [*plan.facts]
-    named = _named_prefix(plan, lines)
-    for finding in plan.findings:
-        excerpt = lines.get((finding.number, finding.column))
-        # A place megabytes into a line was not read, so it cannot be shown.
-        if excerpt is not None and (excerpt.text or not finding.column):
-            rows.append(_row(finding, excerpt, plan.prefix if named else None))
-    rows += [_PreviewRow(_PREFIX, named)] if named else []
-    rows.sort(key=lambda row: -row.weight)
-    widths = _widths(rows, budget)
-    rows = [row.narrowed(widths) for row in rows]
-    room_tokens = budget.room_tokens - budget.cost(_rest(0, plan.total))
-    taken = _rows_that_fit(rows, room_tokens, budget)
-    hidden = _hidden(taken, plan.error_lines)
-    if hidden:
-        taken = _rows_that_fit(rows, room_tokens - budget.cost(hidden), budget)
+    taken: list[_PreviewRow] = []
+    for option in plan.options():
+        plan = option
+        taken = _taken_rows(plan, lines, budget)
+        if sum(row.is_prefixed for row in taken) in range(1, _LEAST_PREFIXED):
+            plan = plan._replace(prefix=None)  # the row that names it takes more than it saves
+            taken = _taken_rows(plan, lines, budget)
+        if not _hidden(taken, plan.findings):
+            break
     while taken:
         written = _joined_rows(taken, plan)
         if budget.fits(written):
             return written
         taken.pop()
     return _first_line(lines.get((1, 0)), plan.total, budget)
+
+
+def _grouped(findings: Sequence[Finding], most: int) -> Iterator[Finding]:
+    """Yield *findings* with at most *most* of each form; the last of them names the others."""
+    groups: dict[bytes, list[Finding]] = {}
+    for finding in findings:
+        if finding.form:
+            groups.setdefault(finding.form, []).append(finding)
+    seen = Counter[bytes]()
+    for finding in findings:
+        seen[finding.form] += 1
+        if not finding.form or seen[finding.form] < most:
+            yield finding
+        elif seen[finding.form] == most:
+            alike = groups[finding.form][most - 1 :]
+            # The lines of the same kind differ in digits only, so a search for this one finds them.
+            numbers = sorted(other.number for other in alike[1:])
+            if len(numbers) > _MOST_NUMBERS:
+                numbers = [*numbers[: _MOST_NUMBERS - 1], numbers[-1]]
+            yield replace(finding, count=sum(other.count for other in alike), similar=tuple(numbers))
+
+
+def _taken_rows(
+    plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], budget: PreviewBudget
+) -> list["_PreviewRow"]:
+    """Return the rows that fit, the heaviest first."""
+    rows = [*plan.facts]
+    named = _named_prefix(plan, lines)
+    for finding in plan.findings[: plan.most]:
+        excerpt = lines.get((finding.number, finding.column))
+        # A place megabytes into a line was not read, so it cannot be shown.
+        if excerpt is not None and (excerpt.text or not finding.column):
+            rows.append(_row(finding, excerpt, plan.prefix if named else None))
+    rows += [_PreviewRow(_PREFIX, named)] if named else []
+    rows.sort(key=lambda row: -row.weight)
+    widths = _widths(rows, budget, _LEAST_WIDTHS if plan.is_grouped else _WIDTHS[-1])
+    rows = [row.narrowed(widths) for row in rows]
+    room_tokens = budget.room_tokens - budget.cost(_rest(0, plan.total))
+    taken = _rows_that_fit(rows, room_tokens, budget)
+    hidden = _hidden(taken, plan.findings)
+    return _rows_that_fit(rows, room_tokens - budget.cost(hidden), budget) if hidden else taken
 
 
 def render_whole(lines: Mapping[LinePlace, LineExcerpt], total: int, budget: PreviewBudget) -> str:
@@ -273,6 +330,7 @@ class _PreviewRow:
     weight: float
     fact: str = ""
     line: PreviewLine | None = None
+    is_prefixed: bool = False
 
     def __str__(self) -> str:
         return self.fact if self.line is None else str(self.line)
@@ -280,9 +338,10 @@ class _PreviewRow:
     def narrowed(self, widths: tuple[int, int, int]) -> "_PreviewRow":
         is_filling = self.weight <= _FILLING or self.weight == _OUTER
         chars = widths[2] if is_filling else widths[0] if self.weight >= MUST_SHOW_WEIGHT else widths[1]
+        chars = max(chars, _LEAST_FATAL_CHARS) if self.weight >= _FATAL else chars
         if self.line is None:
             return _PreviewRow(self.weight, shortened_end(self.fact, max(4 * chars, _LEAST_FACT_CHARS)))
-        return _PreviewRow(self.weight, line=self.line.narrowed(chars))
+        return _PreviewRow(self.weight, "", self.line.narrowed(chars), self.is_prefixed)
 
 
 def _outer_lines(total: int, chars: int, most: int) -> Iterator[Finding]:
@@ -313,7 +372,8 @@ def _named_prefix(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt]) -> 
     prefixed = [text for text in starts if plan.prefix.chars_in(text)]
     if len(prefixed) < _LEAST_PREFIXED:
         return ""
-    return f'Left out of the lines below: "{visible(prefixed[0][: plan.prefix.chars_in(prefixed[0])])}" and the like'
+    example = shortened_end(prefixed[0][: plan.prefix.chars_in(prefixed[0])], _PREFIX_CHARS)
+    return f'Left out of the lines below: "{visible(example)}" and the like'
 
 
 def _row(finding: Finding, excerpt: LineExcerpt, prefix: LinePrefix | None) -> _PreviewRow:
@@ -322,15 +382,15 @@ def _row(finding: Finding, excerpt: LineExcerpt, prefix: LinePrefix | None) -> _
         like = f"{finding.count - 1:,} more like it"
         numbers = list(map(str, finding.similar))
         if len(numbers) < finding.count - 1:
-            numbers.insert(-1, "...")
-        marks.append(f"{like}: {', '.join(numbers)}" if finding.similar else like)
+            numbers.insert(-1 if len(numbers) >= _LEAST_SPAN else len(numbers), "...")
+        marks.append(f"{like}: {', '.join(numbers)}" if finding.similar else f"\u00d7{finding.count:,}")
     skipped = prefix.chars_in(excerpt.text) if prefix is not None and not excerpt.first else 0
     row = preview_line(finding.number, excerpt, "; ".join(marks), skipped)
-    return _PreviewRow(finding.weight, line=row)
+    return _PreviewRow(finding.weight, line=row, is_prefixed=skipped > 0)
 
 
-def _widths(rows: Sequence[_PreviewRow], budget: PreviewBudget) -> tuple[int, int, int]:
-    """Return the widths at which the lines that must be shown fit, and if possible the wanted ones."""
+def _widths(rows: Sequence[_PreviewRow], budget: PreviewBudget, least: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return the widths at which the lines that must be shown fit, and if possible the wanted ones; else *least*."""
     wanted = [row for row in rows if row.weight > _WANTED]
     musts = [row for row in wanted if row.weight >= MUST_SHOW_WEIGHT]
     for place, widths in enumerate(_WIDTHS):
@@ -340,7 +400,7 @@ def _widths(rows: Sequence[_PreviewRow], budget: PreviewBudget) -> tuple[int, in
             continue
         if sum(budget.cost(row) for row in needed) <= _MUST_SHARE * budget.room_tokens:
             return widths
-    return _WIDTHS[-1]
+    return least
 
 
 def _rows_that_fit(rows: Sequence[_PreviewRow], room_tokens: int, budget: PreviewBudget) -> list[_PreviewRow]:
@@ -356,17 +416,17 @@ def _rows_that_fit(rows: Sequence[_PreviewRow], room_tokens: int, budget: Previe
     return taken
 
 
-def _hidden(taken: Sequence[_PreviewRow], error_lines: Sequence[Finding]) -> str:
+def _hidden(taken: Sequence[_PreviewRow], findings: Sequence[Finding]) -> str:
     """Return the row about the error lines of which no kind is shown."""
     shown_numbers = {row.line.number for row in taken if row.line is not None}
-    return hidden_row([finding for finding in error_lines if finding.number not in shown_numbers])
+    return hidden_row([finding for finding in findings if finding.word and finding.number not in shown_numbers])
 
 
 def _joined_rows(taken: Sequence[_PreviewRow], plan: PreviewPlan) -> str:
     facts = [row.fact for row in taken if row.line is None]
     lines = sorted((row.line for row in taken if row.line is not None), key=lambda line: (line.number, line.column))
     shown_count = len({line.number for line in lines})
-    hidden = _hidden(taken, plan.error_lines)
+    hidden = _hidden(taken, plan.findings)
     rest = [_rest(shown_count, plan.total)] if shown_count < plan.total else []
     return "\n".join([*facts, *map(str, lines), *([hidden] if hidden else []), *rest])
 

@@ -91,10 +91,16 @@ def _excerpt(line: str, hidden_chars: int, column: int) -> LineExcerpt:
 
 
 _STAMP = re.compile(
-    r"\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ]?)?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?\s{1,3}"
-    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d\s{1,3}"
+    # A service, a client, a level or a key; a date; a time; what belongs to them.
+    r"(?:[\w./-]{1,40}\s{1,3}\|\s{1,3}|[\w.:-]{1,40} \S{1,40} \S{1,40} (?=\[)|[A-Z], (?=\[)|\w{1,10}=(?=\"))?[\[(\"]?"
+    r"(?:\d{4}[-/.]\d\d[-/.]\d\d[T ]?|\d\d[-/.]\d\d(?:[-/.]\d\d)?[T ]|\d\d/[A-Z][a-z]{2}/\d{4}:|[A-Z]\d{4} "
+    r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d )?"
+    r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: \d{4})?(?:Z| ?[+-]\d\d:?\d\d)?(?: #\d{1,9})?[\])\"]?:?\s{1,3}"
+    # A JSON record up to its message.
+    r'|\{(?:"[\w@.]{1,30}" ?: ?(?:"[^"]{0,80}"|[\d.]{1,20}), ?){1,8}?"(?:message|msg)" ?: ?"'
 )
 _SAMPLED = 400
+_STAMPED = 0.3
 _SHARED = 0.8
 _LEAST_PREFIX_CHARS = 16
 _MAX_PREFIX_CHARS = 100
@@ -118,18 +124,23 @@ class LinePrefix(NamedTuple):
 
 
 def shared_prefix(lines: Sequence[str]) -> LinePrefix | None:
-    """Return the prefix of at least four in five of *lines*, such as the time and the host of a log; None if short."""
+    """Return the prefix of most *lines*, such as the time and the host of a log; None if it is short.
+
+    At least four in five lines have a prefix, or three in ten with a time: the others are the lines of stack traces.
+    """
     sample = [line for line in lines[:: len(lines) // _SAMPLED + 1] if line.strip()]
     if len(sample) < _LEAST_PREFIX_CHARS:
         return None
     stamps = [_STAMP.match(line) for line in sample]
-    is_stamped = sum(stamp is not None for stamp in stamps) >= _SHARED * len(sample)
+    is_stamped = sum(stamp is not None for stamp in stamps) >= _STAMPED * len(sample)
     rests = [
         line[stamp.end() if is_stamped and stamp is not None else 0 :]
         for line, stamp in zip(sample, stamps, strict=True)
         if stamp is not None or not is_stamped
     ]
-    text = _common(sorted(rests), _SHARED * len(sample), is_stamped=is_stamped)
+    is_record = is_stamped and any(stamp is not None and stamp[0][0] == "{" for stamp in stamps)
+    least = _SHARED * (len(rests) if is_stamped else len(sample))
+    text = "" if is_record else _common(sorted(rests), least, is_stamped=is_stamped)
     first = next((stamp.end() for stamp in stamps if stamp is not None), 0) if is_stamped else 0
     return LinePrefix(is_stamped, text) if first + len(text) >= _LEAST_PREFIX_CHARS else None
 

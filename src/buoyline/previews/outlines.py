@@ -403,6 +403,10 @@ class Definition(NamedTuple):
     rank: int
 
 
+SOURCE_CODE = "Source code"
+"""Begins the first fact about a program."""
+
+
 def outline_digest(lines: Sequence[str]) -> Digest | None:
     """Summarize a source text: its language and its definitions.
 
@@ -444,8 +448,8 @@ def _prose(texts: Sequence[str], headings: Sequence[Heading]) -> Iterator[str]:
 def _program(texts: Sequence[str]) -> tuple[str, list[Definition]] | None:
     language = None if _is_minified(texts) else _language(sampled(texts))
     if language is not None:
-        return f"Source code ({language.name}, ", _definitions(language, texts)
-    return ("Source code (JavaScript, minified, ", _minified(texts)) if _is_script(texts) else None
+        return f"{SOURCE_CODE} ({language.name}, ", _definitions(language, texts)
+    return (f"{SOURCE_CODE} (JavaScript, minified, ", _minified(texts)) if _is_script(texts) else None
 
 
 def _language(sample: Sequence[str]) -> Language | None:

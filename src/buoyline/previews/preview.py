@@ -6,6 +6,7 @@ diff, a program. The second pass reads only the lines that are shown. Each block
 block, so the time is linear, and each call is short enough for an event loop in another thread.
 """
 
+import re
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -23,13 +24,14 @@ from buoyline.previews.layout import PreviewBudget, plan_preview, render_preview
 from buoyline.previews.lines import FAR_CHARS, LineBlock, excerpts_at, line_blocks, shared_prefix
 from buoyline.previews.listings import listing_digest
 from buoyline.previews.outliers import Shapes, outlier_lines
-from buoyline.previews.outlines import outline_digest
+from buoyline.previews.outlines import SOURCE_CODE, outline_digest
 from buoyline.previews.pages import page_digest, paragraphs_digest
 from buoyline.previews.searches import search_digest
 from buoyline.previews.source import CONTINUED, Source, TextSource, count_lines
 from buoyline.previews.tables import is_table, table_digest
 from buoyline.tokens import TextCounter
 
+_COLOUR = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _DIGITS = b"0123456789"
 _MAX_SIMILAR = 3
 _MAX_KINDS = 20_000
@@ -45,6 +47,7 @@ _SUSPECT = 60.0
 _VERDICT_LINES = 40
 _LINE_CHARS = 4_000
 _HEAD_CHARS = 20_000
+_SAMPLED_CHARS = 100_000
 _HEAD_LINES = 40
 _DIFFS = ("diff --git ", "@@ -", "diff --cc ")
 
@@ -54,6 +57,9 @@ _DOCUMENT_CHARS = 4_000_000
 _MOST_CHARS_PER_TOKEN = 128
 _QUIET_WEIGHTS = (72.5, 70.5, 65.0)
 _CODE_WEIGHT = 40.0
+_LEAST_REPORTS = 3
+_REPEATED = 2.0
+_REPORTED = 0.05
 
 
 @dataclass(slots=True)
@@ -64,6 +70,7 @@ class _ErrorKind:
     weight: float
     column: int
     word: str
+    line: bytes
     count: int = 0
     similar: list[int] = field(default_factory=list[int])
 
@@ -106,6 +113,8 @@ class Survey:
     def read(self, block: LineBlock) -> None:
         """Add the lines of a block."""
         content = block.text.encode("utf-8", "surrogatepass")
+        if b"\x1b[" in content:
+            content = _COLOUR.sub(b"", content)
         lines = content.split(b"\n")
         if block.first == 1:
             self._recognize(block.text)
@@ -129,16 +138,22 @@ class Survey:
         )
         last = max((kind.number for kind in kinds if kind.weight >= MUST_SHOW_WEIGHT), default=0)
         found, alike = list[Finding](), Counter[str]()
+        parts = {kind.number for kind in kinds if severity.is_part(kind.word)}
         for kind in kinds:
             # A message that occurs a thousand times matters less than one that occurs once.
             weight = kind.weight - min(len(str(kind.count)) - 1, 3)
             is_report = kind.weight >= MUST_SHOW_WEIGHT
             # The first of fifty compiler messages say as much as all of them: another class of error comes first.
-            if is_report and kind.number != last:
-                weight -= min(alike[severity.word_class(kind.word)], 6) / 2
+            if kind.number in parts and not parts.isdisjoint((kind.number - 1, kind.number - 2)):
+                weight = min(weight, MUST_SHOW_WEIGHT)
+            elif parts and kind.word == "FAIL":
+                weight -= _REPEATED  # the message of the same failure says more
+            elif is_report and kind.number != last:
+                weight -= min(alike[severity.word_class(kind.word)], 6) / (4 if kind.number in parts else 2)
                 alike[severity.word_class(kind.word)] += 1
             word = kind.word if is_report else ""
-            found.append(Finding(kind.number, weight, kind.column, kind.count, tuple(kind.similar), word=word))
+            form = severity.form_of(kind.line) if is_report else b""
+            found.append(Finding(kind.number, weight, kind.column, kind.count, tuple(kind.similar), "", word, form))
         verdict = self._verdict()
         return [*found, Finding(verdict, 98.0)] if verdict else found
 
@@ -228,9 +243,11 @@ class Survey:
         weight = severity.severity_of(line[start : start + _JUDGED_BYTES].removesuffix(b"\r"))
         known = self._kinds.setdefault(kind)
         if weight and (known is None or weight > known.weight):
-            column = len(line[:found].decode("utf-8", "replace"))
-            column -= _BEFORE_CHARS if column >= FAR_CHARS else 0
-            self._kinds[kind] = _ErrorKind(number, weight, column, word.decode("utf-8", "replace"))
+            message = severity.message_start(line)
+            column = len(line[: found if message < 0 else message].decode("utf-8", "replace"))
+            column -= _BEFORE_CHARS if column >= FAR_CHARS and message < 0 else 0
+            word_text = word.decode("utf-8", "replace")
+            self._kinds[kind] = _ErrorKind(number, weight, column, word_text, line[:_JUDGED_BYTES])
 
     def _forget(self) -> None:
         """Forget all errors but the most severe."""
@@ -291,7 +308,7 @@ def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before:
     for block in line_blocks(source):
         survey.read(block)
     digest = text_digest(survey)
-    prefix = None if digest.is_free else shared_prefix(survey.sample())
+    prefix = None if digest.is_free else shared_prefix(survey.sample() or survey.held[:_SAMPLED_CHARS].split("\n"))
     plan = plan_preview(digest, survey.lines, survey.chars, max_tokens, prefix)
     return render_preview(plan, excerpts_at(source, plan.places), budget)
 
@@ -328,10 +345,12 @@ def text_digest(survey: Survey) -> Digest:
         errors += failure_digest(lines) + (trace_digest(lines) or Digest())
     records = _first(RECORD_READERS, lines)
     if records is not None:
-        if records.is_free:
+        if records.is_free or records.quoted:
             errors = _quieter(errors, records.quoted)
         return _of_the_beginning(records, len(lines), survey) + errors
     found = _first(KIND_READERS, lines)
+    if found is not None and found.facts[0].startswith(SOURCE_CODE) and _is_run(errors, len(lines)):
+        found = None  # it quotes the program
     if not survey.has_shapes and (found is None or not found.is_free):
         content = survey.held.encode("utf-8", "surrogatepass")
         survey.shapes.read(content, content.split(b"\n"), 1)
@@ -350,12 +369,18 @@ def text_digest(survey: Survey) -> Digest:
     return kind + (document or Digest()) + errors + Digest(findings=tuple(outliers))
 
 
+def _is_run(errors: Digest, lines: int) -> bool:
+    """Check whether so many of the lines report errors that they are the output of a compiler or a test runner."""
+    reports = sum(finding.count for finding in errors.findings if finding.word)
+    return reports >= _LEAST_REPORTS and reports > _REPORTED * lines
+
+
 def _quieter(errors: Digest, quoted: frozenset[int]) -> Digest:
     """Return the errors of a program or a document, where words of errors are often no errors; see `Digest.quoted`."""
     findings = [
         finding
         if finding.weight >= MUST_SHOW_WEIGHT and finding.number not in quoted
-        else replace(finding, weight=min(finding.weight, _CODE_WEIGHT), word="")
+        else replace(finding, weight=min(finding.weight, _CODE_WEIGHT), word="", form=b"")
         for finding in errors.findings
     ]
     return replace(errors, findings=tuple(findings))

@@ -22,6 +22,7 @@ _CANDIDATE: Final = (
     "|caused by|core dumped|sigsegv|sigabrt|sigkill|\\berrs?\\b|\\[err|^e +|severe|backoff|evicted|non-zero exit"
     '|"(?:ok|success)" ?: ?false|"level" ?: ?[56]0|ora-\\d{5}|sqlstate|HTTP/[\\d.]{1,3}"? [45]\\d\\d'
     "|\\.[a-z]{1,5}(?::\\d+:\\d+: |\\(\\d+,\\d+\\): )"
+    "|(?-i:^[A-Z]{1,4}\\d{3,4} )"
     "|^ *--> |\\be: |^ *(?:expected|received|actual|want|got) *[:=]|[\u2715-\u2718\u274c\u00d7\u25cf]"
     "|fehl|ausnahme|warnung|erreur|\u00e9chec|\u00e9chou|avertissement|fall\u00f3|excepci\u00f3n|\\berro\\b|falha|errore|fallit|b\u0142\u0105d|\\bhata\\b"
     "|\u9519\u8bef|\u5931\u8d25|\u5f02\u5e38|\u81f4\u547d|\u8d85\u65f6|\u62d2\u7edd|\u65e0\u6cd5|\u672a\u627e\u5230|\u627e\u4e0d\u5230|\u62a5\u9519|\u5d29\u6e83|\u8b66\u544a|\u932f\u8aa4|\u5931\u6557|\u7570\u5e38|\u30a8\u30e9\u30fc|\u4f8b\u5916"
@@ -42,7 +43,7 @@ _WORST: Final = (
 # The classes in the order of their weights; the second weight is of a line of a program. In RE2, a word boundary and a
 # word character are ASCII.
 _FATAL, _FAILED_TEST, _ERROR, _PLACED, _DETAIL, _WARNING = range(6)
-_CODE, _CERTAIN, _READ, _GUTTER, _BARE, _NONE = range(6, 12)
+_CODE, _CERTAIN, _READ, _GUTTER, _BARE, _NONE, _NOTE = range(6, 13)
 _WEIGHTS: Final = ((100.0, 75.0), (97.0, 66.0), (95.0, 65.0), (92.0, 32.0), (84.0, 31.0), (70.0, 35.0))
 _MOST_READ: Final = 79.0
 _BARE_WEIGHT: Final = 62.0
@@ -63,7 +64,7 @@ _JUDGED: Final = (
     (_ERROR, r"\bERR(?:OR)?S?\b|\bnpm (?:ERR!|error)|##\[error\]|\bFAILURES?\b|\bSEVERE\b"),
     (_ERROR, r"\berror(?:\[\w+\]|\s*[A-Z]*\d\d+)?\s*:|\bError\b\s*[:(]"),
     (_ERROR, r"\bError (?:response )?from \w"),
-    (_ERROR, r"\w(?:Error|Exception)\s*(?::|$)|^(?:Error|Exception)$|^Traceback \(most recent"),
+    (_ERROR, r"\w(?:Error|Exception)\s*(?::|$)|^(?:Error|Exception)$"),
     (_ERROR, r"^\s*Caused by: "),
     (_ERROR, r"^\W*(?:[Ee]rror|[Ff]ailure|[Ff]ailed)\b|\blevel=(?:error|fatal|panic)\b"),
     (
@@ -96,8 +97,10 @@ _JUDGED: Final = (
     (_ERROR, "(?:^|\\s)[\u0421\u0441]\u0431\u043e\u0439"),
     # Compilers that write no "error": "main.go:4:2: undefined: x". A search with columns looks the same but finds code.
     (_PLACED, r"^\s*(?:vet: )?[^\s:(]+\.\w+(?::\d+:\d+|\(\d+,\d+\)): \S"),
-    (_PLACED, r"^\s*--> \S+:\d+:\d"),
+    (_PLACED, r"^(?:[A-Z]{1,4}\d{3,4}|invalid-syntax:) (?:\[\*\] )?[A-Z`]"),
+    (_WARNING, r"^\s*--> \S+:\d+:\d"),
     (_DETAIL, r"^\s*(?:[Ee]xpected|[Rr]eceived|[Aa]ctual|[Ww]ant|[Gg]ot)\s*[:=]"),
+    (_DETAIL, r"^Traceback \(most recent"),
     (_DETAIL, r"HTTP/[\d.]+\"? 4\d\d\b|(?:^|\s)E: \w"),
     (_DETAIL, r"(?:^\W*|: )(?:[Uu]nable to|[Cc]annot|[Cc]ould not) \w"),
     (_WARNING, r"\bWARN(?:ING)?\b|\b[Ww]arning\b\s*:|\blevel=warn|##\[warning\]|\bWarnung\b"),
@@ -114,13 +117,24 @@ _JUDGED: Final = (
     (_CERTAIN, r"^[^\s:(]+[:(]\d+(?:[:,]\d+)?\)?:? (?:- )?(?:fatal )?error\b"),
     (_CERTAIN, r"^\[?\d{4}-\d\d-\d\d.*\b(?:ERROR|FATAL|CRITICAL)\b|^\[(?:ERROR|FATAL)\] "),
     # A file reader numbered this line, so it is a quotation.
-    (_READ, "^\\s*\\d+\u2192"),
+    (_READ, "^\\s*\\d+(?:\u2192| \\| )"),
     (_GUTTER, "^\\s*\\d+(?:\u2192|\t|\\s?[|:]\\s)|^[^\\s:]+[:-]\\d+[:-]|^[+-][^+-]"),
     # A word alone says less than other lines.
     (_BARE, r"^\W*(?:FAIL|FAILED|PASS|ok|error|Error|ERROR)\W*$"),
+    (_BARE, r"^={4,} (?:FAILURES|ERRORS) ={4,}$"),
+    # A compiler explains its message above; pytest explains the failure of a test below.
+    (_NOTE, r"^[^\s:]+:\d+(?::\d+)?: note: |^\S+ (?:FAILED|ERROR)\s+\[ *\d+%\]$"),
     # Denials such as "0 errors" are removed before a line is judged: the rest of it may report an error.
     (_NONE, _NO_ERRORS),
 )
+# The parts of a message that differ each time: quoted values, paths, identifiers and numbers, but not an error's class.
+_VARYING: Final = re.compile(
+    rb"'[^']{0,200}'|\"[^\"]{0,200}\"|`[^`]{0,200}`|\xe2\x80\x98.{0,200}?\xe2\x80\x99"
+    rb"|(?![\w.]{0,200}(?:Error|Exception|Warning)\b)[^\s'\"`()\[\]<>{},;=]*[\d_./\\@][^\s'\"`()\[\]<>{},;=]*"
+    rb"|\[[a-z][^\]]{0,40}\]"
+)
+_MESSAGE: Final = re.compile(rb'"(?:msg|message|event|error)" ?: ?"([^"]{1,400})')
+_FORM_BYTES: Final = 300
 _DENIAL: Final = re.compile(_NO_ERRORS)
 _GUTTERS: Final = re.compile(
     r"^\s{0,12}\d{1,7}(?:\u2192|\t|\s?[|:]\s)|^[^\s:]{1,300}[:-]\d{1,7}[:-](?!\d{1,7}: )|^[+-](?![+-])"
@@ -186,11 +200,14 @@ def severity_of(line: str | bytes) -> float:
             return 0.0
         # The code is recognized by the whole line: a denial is a part of it.
         code = found if _PLACED in found else _judged(_GUTTERS.sub("", text).encode("utf-8", "replace"))
+        code = code | found & {_CERTAIN}  # "a.py:7: error: Missing return" is certain with its place only
         bare = bare if _PLACED in found else _GUTTERS.sub("", bare)
         found = _judged(bare.encode("utf-8", "replace")) - {_CODE, _CERTAIN} | code & {_CODE, _CERTAIN}
         found = found | {_READ} if is_read else found
     if _BARE in found:
         return _BARE_WEIGHT
+    if _NOTE in found:
+        return _WEIGHTS[_DETAIL if min(found) < _PLACED else _WARNING][0]
     is_code = _CODE in found and (_READ in found or _CERTAIN not in found)
     best = min(found, default=_CODE)
     if best > _WARNING:
@@ -199,9 +216,32 @@ def severity_of(line: str | bytes) -> float:
     return code_weight if is_code else min(weight, _MOST_READ) if _READ in found else weight
 
 
+def message_start(line: bytes) -> int:
+    """Return the place of the message in a JSON record; -1 if there is none."""
+    message = _MESSAGE.search(line) if line.lstrip()[:1] == b"{" else None
+    return -1 if message is None else message.start()
+
+
+def form_of(line: bytes) -> bytes:
+    """Return the words of a message without its values: lines of one form report the same, each about its own value.
+
+    Returns:
+        ``b""`` for a JSON record without a message.
+    """
+    if line.lstrip()[:1] == b"{":
+        message = _MESSAGE.search(line)
+        return _VARYING.sub(b"_", message[1][:_FORM_BYTES]) if message is not None else b""
+    return _VARYING.sub(b"_", line[:_FORM_BYTES].strip())
+
+
 def word_class(word: str) -> str:
     """Return *word* in lower case and without its numbers, as all lines of one class have it."""
     return _DIGITS.sub("0", word).strip().lower()
+
+
+def is_part(word: str) -> bool:
+    """Check whether lines with *word* continue the message of the line above, if that line has it, too."""
+    return word.startswith("E ")
 
 
 def is_verdict(line: str) -> bool:
