@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import runpy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
 from buoyline.compression.extractive.learned import LEARNED
+from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.summary import SourceMessage
 from buoyline.messages.registry import detect
 from buoyline.tokens import as_text_counter, default_counter
@@ -182,3 +184,10 @@ def test_sessions_are_cut_and_their_strings_judged_by_what_the_agent_writes_late
         needed = [row.is_needed for row in found if row.cut == cut]
         assert sum(needed) == 1  # used_often
         assert len(needed) > 2
+
+
+def test_each_weight_of_a_fact_is_used() -> None:
+    folder = SCRIPT["TABLE"].parent
+    source = "\n".join(path.read_text("utf-8") for path in sorted(folder.glob("*.py")))
+
+    assert set(re.findall(r'FACTS\["([^"]+)"\]', source)) == set(FACTS)

@@ -25,6 +25,7 @@ from buoyline.compression.extractive.speech import (
     written_texts,
 )
 from buoyline.compression.extractive.steps import grouped_calls, varying_argument
+from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.identifiers import readable, sentences
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import Fact, SourceMessage
@@ -32,67 +33,17 @@ from buoyline.compression.summary import Fact, SourceMessage
 if TYPE_CHECKING:
     from buoyline.compression.extractive.steps import Step
 
-# Weights are log odds, like those of `occurrences`, but set by judgement and by reading summaries, not fitted.
-TASK: Final = 9.0
-"""The first request is kept above all else."""
-
-REQUEST: Final = 2.0
-LAST_REPORT: Final = 5.0
-NEWER_REPORT: Final = 5.0
-"""The newest report, if something was done since."""
-REPORT: Final = 2.5
-INTENT: Final = 4.0
-CHANGED: Final = 4.0
-DONE: Final = 1.5
-LATELY: Final = 0.5
-"""Added for work since the agent's last words: nothing else says that it is done."""
-SERIES: Final = 4.5
-"""Several similar calls: the next agent must not repeat them."""
 SERIES_PLACES: Final = 3
 """A series names the values of calls at so many places."""
 
-FAILED: Final = 1.0
-LOOKED: Final = -1.0
-READ: Final = -0.5
-OPEN_ERROR: Final = 3.0
-TACKLED_ERROR: Final = 1.0
-UNTRIED_ERROR: Final = 0.5
-RESOLVED_ERROR: Final = 0.0
-REPOSITORY: Final = 6.0
-CHECK: Final = 4.5
-FAILED_CHECK: Final = 5.5
-OLD_CHECK: Final = 2.0
-"""A check that passed, behind the newest ones: mostly a part of what they check."""
 NEWEST_CHECKS: Final = 3
 
-STALE_CHECK: Final = 1.0
-"""Subtracted if a file was changed since its last run."""
-NEWEST_EDIT: Final = 2.5
-"""The last edit of a file."""
-EDIT: Final = 1.5
-CONTENT: Final = 0.5
-"""The result that holds a large file."""
 LARGE_LINES: Final = 150
-
-REFUSAL: Final = 3.0
-PROHIBITION: Final = 6.0
-"""Never forgotten: the agent must not do it in twenty compactions either."""
-RULE: Final = 1.0
-REMARK: Final = 0.0
-
-PASTED: Final = 0.5
-MADE: Final = -1.0
-"""For user messages that no person typed."""
 
 MAX_AGENT_CHARS: Final = 40_000
 
 UNTRIED_MESSAGES: Final = 50
 """An error that nobody tried again for so many messages is reported as untried."""
-
-ANNOUNCEMENT: Final = 2.0
-"""Subtracted from the weight of a sentence that announces or asks something: by now that was done or answered.
-Sentences before a call announce it, and the last ones of a message look ahead, in any language.
-"""
 
 USUAL_CHARS: Final = 80
 """Of a request. One half as long has half the odds to matter later, except for corrections."""
@@ -150,7 +101,7 @@ def overview(conversation: Conversation, *, without: SourceMessage | None = None
         if ANSWERED not in passage.text and not (is_task or conversation.says_something(source.message.text)):
             continue
         kind = "task" if is_task else "pasted" if is_pasted else "request"
-        weight = TASK if is_task else _request_weight(conversation, source, is_newest=is_newest)
+        weight = FACTS["task"] if is_task else _request_weight(conversation, source, is_newest=is_newest)
         item = conversation.item("task_overview", kind, passage.text, source, weight=weight)
         yield _citing(item, passage.pointers)
     yield from _refusals(conversation)
@@ -166,7 +117,9 @@ def _refusals(conversation: Conversation) -> Iterator[Fact]:
         edit = edit_in(step.action.arguments)
         shown = cut(f"{tool} {edit.clause}" if edit is not None else tool, limits.line, limits.counter)
         words = cut(said[1], 2 * limits.line, limits.counter)
-        item = Fact("task_overview", "refusal", f"“{words}” (refusing: {shown})", None, step.call.index, weight=REFUSAL)
+        item = Fact(
+            "task_overview", "refusal", f"“{words}” (refusing: {shown})", None, step.call.index, weight=FACTS["refusal"]
+        )
         yield _citing(
             item,
             step.citations_for(
@@ -190,7 +143,7 @@ def _repository(conversation: Conversation) -> Iterator[Fact]:
     if not (seen.branch or seen.commits):
         if work.has_used_git and work.changed_files:
             text = "Version control: nothing was committed in this session"
-            yield Fact("current_state", "repository", text, None, work.end - 1, weight=CHECK)
+            yield Fact("current_state", "repository", text, None, work.end - 1, weight=FACTS["check"])
         return
     said = [f"branch `{seen.branch}`"] if seen.branch else []
     said += [f"committed `{short}` {subject}" for short, subject in seen.commits[-SHOWN_COMMITS:]]
@@ -204,7 +157,9 @@ def _repository(conversation: Conversation) -> Iterator[Fact]:
         names = _names(work.uncommitted)
         said.append(f"not committed yet: {names}" if names else "nothing uncommitted since")
     last = max(seen.last_commit, seen.last_push, 0)
-    item = Fact("current_state", "repository", f"Version control: {'; '.join(said)}", None, last, weight=REPOSITORY)
+    item = Fact(
+        "current_state", "repository", f"Version control: {'; '.join(said)}", None, last, weight=FACTS["repository"]
+    )
     yield _citing(item, seen.pointers)
 
 
@@ -228,12 +183,12 @@ def _checks(conversation: Conversation) -> Iterator[Fact]:
             text += f"; it had failed: {cut(check.failed_before, limits.line, limits.counter)}"
             names = _names(check.changed_between)
             text += f"; changed in between: {names}" if names else ""
-        weight = {"fails": FAILED_CHECK, "passes": CHECK, "ran": DONE}[check.outcome]
+        weight = {"fails": FACTS["failed check"], "passes": FACTS["check"], "ran": FACTS["done"]}[check.outcome]
         if check.outcome == "passes" and check.command not in newest:
-            weight = OLD_CHECK
+            weight = FACTS["old check"]
         if stale := work.changed_since(check.last):
             text += f"; not run since {_names(stale[-SHOWN_CHANGES:])} changed"
-            weight -= STALE_CHECK
+            weight += FACTS["stale check"]
         yield _citing(Fact("current_state", "check", text, None, check.last, weight=weight), check.pointers)
 
 
@@ -241,17 +196,24 @@ def _files(conversation: Conversation) -> Iterator[Fact]:
     """Yield the files, the last edit of each in a clause, and the earlier edits."""
     limits, files = conversation.limits, conversation.work.files
     for one in files.values():
-        weight = READ if one.operation == "read" else CHANGED
+        weight = FACTS["read"] if one.operation == "read" else FACTS["changed"]
         item = Fact("current_state", one.operation, one.path, None, one.last, count=max(one.changes, 1), weight=weight)
         yield _citing(item, one.pointers)
         if one.edit:
             text = f"{_names([one.path])}: {cut(one.edit, 2 * limits.line, limits.counter)}"
-            yield _citing(Fact("current_state", "edit", text, None, one.last, weight=NEWEST_EDIT), one.pointers)
+            yield _citing(
+                Fact("current_state", "edit", text, None, one.last, weight=FACTS["newest edit"]), one.pointers
+            )
     for one in sorted(files.values(), key=lambda one: -one.last):
         if one.content is not None and one.content.end - one.content.start >= LARGE_LINES:
             place = replace(one.content, end=one.content.start)
             yield Fact(
-                "current_state", "content", f"{_names([one.path])} as it was read", place, one.last, weight=CONTENT
+                "current_state",
+                "content",
+                f"{_names([one.path])} as it was read",
+                place,
+                one.last,
+                weight=FACTS["content"],
             )
     for step in conversation.steps:
         if step.action.operation != "change" or step.has_failed or (edit := edit_in(step.action.arguments)) is None:
@@ -260,7 +222,7 @@ def _files(conversation: Conversation) -> Iterator[Fact]:
         if path not in files or files[path].last != step.call.index:
             text = f"{_names([path])}: {cut(edit.clause, 2 * limits.line, limits.counter)}"
             places = (conversation.citations.of(step.call, words) for words in (path, *edit.lines))
-            item = Fact("current_state", "edit", text, None, step.call.index, weight=EDIT)
+            item = Fact("current_state", "edit", text, None, step.call.index, weight=FACTS["edit"])
             yield _citing(item, merged_pointers(chain.from_iterable(places)))
 
 
@@ -270,7 +232,8 @@ def _done_items(conversation: Conversation) -> Iterator[Fact]:
         if item.is_done:
             text = f"({readable(item.status)}) {cut(item.text, limits.line, limits.counter)}"
             yield _citing(
-                Fact("current_state", "completed", text, None, item.last, weight=DONE, order=position), item.pointers
+                Fact("current_state", "completed", text, None, item.last, weight=FACTS["done"], order=position),
+                item.pointers,
             )
 
 
@@ -278,11 +241,13 @@ def discoveries(conversation: Conversation) -> Iterator[Fact]:
     """Yield errors, open and resolved, and the most telling sentences of the agent."""
     for step in conversation.open_errors:
         is_old = conversation.end - (step.answer or step.call).index > UNTRIED_MESSAGES
-        yield from _error(conversation, step, *(("untried", UNTRIED_ERROR) if is_old else ("error", OPEN_ERROR)))
+        yield from _error(
+            conversation, step, *(("untried", FACTS["untried error"]) if is_old else ("error", FACTS["open error"]))
+        )
     for step in conversation.attempted_errors:
-        yield from _error(conversation, step, "tackled", TACKLED_ERROR)
+        yield from _error(conversation, step, "tackled", FACTS["tackled error"])
     for step in conversation.resolved_errors:
-        yield from _error(conversation, step, "resolved", RESOLVED_ERROR)
+        yield from _error(conversation, step, "resolved", FACTS["resolved error"])
     yield from _findings(conversation)
 
 
@@ -311,10 +276,10 @@ def preserved(conversation: Conversation) -> Iterator[Fact]:
                 continue
             if _is_pasted(source) and not (is_rule(sentence) or is_forbidding):
                 continue
-            weight = RULE + is_task if is_rule(sentence) or is_task else REMARK
+            weight = FACTS["rule"] + is_task if is_rule(sentence) or is_task else FACTS["remark"]
             kind = "prohibition" if is_forbidding else "constraint"
             text = cut(sentence, (4 if is_forbidding else 2) * limits.line, limits.counter)
-            weight = PROHIBITION - _is_pasted(source) if is_forbidding else weight
+            weight = FACTS["prohibition"] - _is_pasted(source) if is_forbidding else weight
             yield conversation.item("context_to_preserve", kind, text, source, weight=weight, order=position)
     for occurrence in conversation.occurrences:
         yield Fact(
@@ -345,13 +310,15 @@ def _operations(conversation: Conversation) -> Iterator[Fact]:
     for first, *others in together:
         made = [first, *others]
         is_look = first.action.operation == "look"
-        yield from _series(conversation, made, SERIES if made[-1].call.index >= said and not is_look else DONE)
+        yield from _series(
+            conversation, made, FACTS["series"] if made[-1].call.index >= said and not is_look else FACTS["done"]
+        )
     for step in apart:
         spoken = readable(step.action.spoken())
         outcome = cut(step.outcome.text, limits.line if step.has_failed else limits.line // 2, limits.counter)
         text = cut(f"$ {spoken}" if step.action.command else spoken, limits.line, limits.counter)
-        weight = FAILED if step.has_failed else LOOKED if step.action.is_harmless else DONE
-        weight += LATELY if weight == DONE and step.call.index >= said else 0
+        weight = FACTS["failed"] if step.has_failed else FACTS["looked"] if step.action.is_harmless else FACTS["done"]
+        weight += FACTS["lately"] if weight == FACTS["done"] and step.call.index >= said else 0
         shown = f"{text}{ARROW}{outcome}" if outcome and not _EMPTY_OUTCOME.fullmatch(outcome) else text
         item = conversation.item("current_state", "done", shown, step.call, weight=weight)
         yield _citing(item, step.citations_for(text.removeprefix("$ "), step.outcome, conversation.citations))
@@ -382,7 +349,9 @@ def _looks(conversation: Conversation, made: Sequence["Step"]) -> Iterator[Fact]
             break
         pointers, shown = more, [", ".join([*shown, f"`{command}`"])]
     for text in shown:
-        yield _citing(Fact("current_state", "looked", text, None, made[-1].call.index, weight=LOOKED), pointers)
+        yield _citing(
+            Fact("current_state", "looked", text, None, made[-1].call.index, weight=FACTS["looked"]), pointers
+        )
 
 
 def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -> Iterator[Fact]:
@@ -412,7 +381,7 @@ def _reports(conversation: Conversation) -> Iterator[Fact]:
         if source.message.calls:
             if source is agents[-1] and all(asked.index < source.index for asked in conversation.typed[-1:]):
                 text = cut(last_words(source.message.text), limits.report // 2, limits.counter)
-                yield conversation.item("current_state", "intent", text, source, weight=INTENT)
+                yield conversation.item("current_state", "intent", text, source, weight=FACTS["intent"])
             continue
         is_newest = source is newest
         if not (is_newest or source is agents[-1] or len(source.message.text) < MIN_CHARS):
@@ -422,8 +391,8 @@ def _reports(conversation: Conversation) -> Iterator[Fact]:
         text = split_closing(text)[0] if is_last else text
         shown = cut(without_blocks(text), limits.report, limits.counter)
         if shown and not (is_last and chars_of(shown) < MIN_SENTENCE_CHARS and text is not source.message.text):
-            weight = REPORT + _substance(conversation, text)
-            weight = LAST_REPORT if is_last else max(weight, NEWER_REPORT) if is_newest else weight
+            weight = FACTS["report"] + _substance(conversation, text)
+            weight = FACTS["last report"] if is_last else max(weight, FACTS["newer report"]) if is_newest else weight
             item = conversation.item("current_state", "report", shown, source, weight=weight)
             yield _with_all_lines(item, source) if shown.endswith(CUT) else item
 
@@ -459,11 +428,11 @@ def _without_bars(sentence: str) -> str:
 
 def _request_weight(conversation: Conversation, source: SourceMessage, *, is_newest: bool) -> float:
     if conversation.is_made(source):
-        return MADE
+        return FACTS["made by a program"]
     if _is_pasted(source):
-        return PASTED
+        return FACTS["pasted"]
     is_sentence = chars_of(source.message.text) >= MIN_SENTENCE_CHARS
-    return REQUEST + (1.0 if is_newest and is_sentence else _substance(conversation, source.message.text))
+    return FACTS["request"] + (1.0 if is_newest and is_sentence else _substance(conversation, source.message.text))
 
 
 def _substance(conversation: Conversation, text: str) -> float:
@@ -487,14 +456,6 @@ def _citing(item: Fact, pointers: Sequence[Pointer]) -> Fact:
 
 
 FIELD: Final = "next_steps"
-
-# Weights, as above.
-TODO: Final = 4.0
-PENDING: Final = 4.0
-QUESTION: Final = 6.0
-WORKING: Final = 6.0
-"""The user's newest request precedes everything that was planned for it."""
-CLOSING: Final = 3.0
 
 
 def next_steps(conversation: Conversation) -> Iterator[Fact]:
@@ -528,7 +489,7 @@ def _plan(conversation: Conversation) -> Iterator[Fact]:
     for position, item in enumerate(conversation.work.plan):
         if not item.is_done:
             text = f"({readable(item.status)}) {cut(item.text, limits.line, limits.counter)}"
-            fact = Fact(FIELD, "todo", text, None, item.last, weight=TODO, order=position)
+            fact = Fact(FIELD, "todo", text, None, item.last, weight=FACTS["todo"], order=position)
             yield _citing(fact, item.pointers)
 
 
@@ -537,7 +498,7 @@ def _waiting(conversation: Conversation) -> Iterator[Fact]:
     for step in conversation.steps:
         if step.answer is None and step.call.index == conversation.end - 1:
             text = cut(step.action.spoken(), limits.line, limits.counter)
-            yield conversation.item(FIELD, "pending", text, step.call, weight=PENDING)
+            yield conversation.item(FIELD, "pending", text, step.call, weight=FACTS["pending"])
 
 
 def _asked(conversation: Conversation) -> Iterator[Fact]:
@@ -548,9 +509,13 @@ def _asked(conversation: Conversation) -> Iterator[Fact]:
         is_short = is_in_overview or len(source.message.text) > MAX_TYPED_CHARS
         passage = conversation.quoted(source, limits.line if is_short else limits.asked)
         if not _is_begun(conversation, source):
-            yield _citing(conversation.item(FIELD, "question", passage.text, source, weight=QUESTION), passage.pointers)
+            yield _citing(
+                conversation.item(FIELD, "question", passage.text, source, weight=FACTS["question"]), passage.pointers
+            )
         elif source is newest_request(conversation):
-            yield _citing(conversation.item(FIELD, "working", passage.text, source, weight=WORKING), passage.pointers)
+            yield _citing(
+                conversation.item(FIELD, "working", passage.text, source, weight=FACTS["working"]), passage.pointers
+            )
 
 
 def _awaited(conversation: Conversation) -> Iterator[Fact]:
@@ -563,4 +528,4 @@ def _awaited(conversation: Conversation) -> Iterator[Fact]:
                 if not asks(sentence) and (offers(sentence) or not looks_ahead(sentence)):
                     continue
                 text = cut(sentence, limits.report // 2, limits.counter)
-                yield conversation.item(FIELD, "closing", text, source, weight=CLOSING, order=position)
+                yield conversation.item(FIELD, "closing", text, source, weight=FACTS["closing"], order=position)

@@ -30,6 +30,7 @@ from buoyline.compression.extractive.snippets import (
     prices,
     selected_spans,
 )
+from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import FIELDS, Fact, SummaryRequest
 from buoyline.tokens import TextCounter
@@ -281,9 +282,6 @@ MAX_CARRIED_STRINGS: Final = 300
 What counts is how likely one is needed again, to which its age belongs. Strings are fewer, since each that competes
 takes time and an old one seldom wins; but they are never fewer than the last summary had.
 """
-
-FOCUS_WEIGHT: Final = 2.5
-"""For facts that match the caller's focus, or the name of a field."""
 
 _TERM = re.compile(r"[^\W_]{3,}|[\u3040-\u9fff]{2}")
 
@@ -595,7 +593,7 @@ class Selection:
     def _need(self, item: Fact, terms: frozenset[str]) -> float:
         weight = item.weight
         if terms and any(term in item.text.casefold() or term in item.kind for term in terms):
-            weight += FOCUS_WEIGHT
+            weight += FACTS["focus"]
         return likelihood(weight, count=item.count, age=max(self._end - 1 - item.last_seen, 0))
 
     def spread(self, queues: Mapping[str, list[Fact]]) -> None:

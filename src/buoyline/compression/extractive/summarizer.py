@@ -11,27 +11,17 @@ from buoyline.compression.citations import ARROW
 from buoyline.compression.extractive import facts
 from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
 from buoyline.compression.extractive.fact_text import FILE_KINDS, NOTHING, field_text, pointers_of
-from buoyline.compression.extractive.facts import (
-    REPORT,
-    REQUEST,
-    RESOLVED_ERROR,
-    TACKLED_ERROR,
-    TASK,
-    UNTRIED_ERROR,
-    UNTRIED_MESSAGES,
-)
+from buoyline.compression.extractive.facts import UNTRIED_MESSAGES
 from buoyline.compression.extractive.phrases import asks
 from buoyline.compression.extractive.selection import SHARES, SelectedFacts, SnippetIndex, select
 from buoyline.compression.extractive.steps import Step, subjects_of
+from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.identifiers import sentences
 from buoyline.compression.pointers import POINTER, Pointer, pointers_in
 from buoyline.compression.summary import Draft, Fact, Summarizer, SummaryRequest
 
 # Facts of the last summary: merged with new facts, or replaced by them.
 
-
-NOTE_WEIGHT: Final = 2.0
-"""Of a sentence that a model or an unknown summarizer wrote."""
 
 WORK_KINDS: Final = frozenset({*FILE_KINDS, "repository", "check", "edit", "completed", "todo"})
 """Facts that come from the state of the work, which is carried on itself."""
@@ -64,7 +54,7 @@ def carried(previous: Draft | None, first: int) -> list[Fact]:
             text=text,
             pointer=pointers[0] if pointers else None,
             last_seen=max(first - 1, 0),
-            weight=TASK if position == 0 else NOTE_WEIGHT,
+            weight=FACTS["task"] if position == 0 else FACTS["note"],
             order=position,
             also=pointers[1:],
         )
@@ -118,9 +108,9 @@ def _still_true(old: Iterable[Fact], fresh: Iterable[Fact], made: Sequence[Step]
             yield from tries.outcome(item, end)
         elif item.kind in _ASKED:
             if item.pointers not in tasks:
-                yield replace(item, field="task_overview", kind="request", weight=REQUEST)
+                yield replace(item, field="task_overview", kind="request", weight=FACTS["request"])
         elif item.kind == "report":
-            yield replace(item, weight=min(item.weight, REPORT))
+            yield replace(item, weight=min(item.weight, FACTS["report"]))
         else:
             yield item
 
@@ -150,11 +140,11 @@ class _Tries:
         if not self.failed.isdisjoint(subjects):
             return
         if not self.succeeded.isdisjoint(subjects):
-            yield replace(error, kind="resolved", weight=RESOLVED_ERROR)
+            yield replace(error, kind="resolved", weight=FACTS["resolved error"])
         elif any(name in error.text for name in self.changed):
-            yield replace(error, kind="tackled", weight=TACKLED_ERROR)
+            yield replace(error, kind="tackled", weight=FACTS["tackled error"])
         elif error.kind == "error" and end - error.last_seen > UNTRIED_MESSAGES:
-            yield replace(error, kind="untried", weight=UNTRIED_ERROR)
+            yield replace(error, kind="untried", weight=FACTS["untried error"])
         else:
             yield error
 
