@@ -276,6 +276,13 @@ def test_a_picture_by_url_has_no_place_at_bedrock_and_text_stands_there() -> Non
     assert convert([picture("https://example.com/chart.png")], to="anthropic").losses == ()
 
 
+@pytest.mark.parametrize("to", ["anthropic", "openai"])
+def test_the_type_of_a_picture_by_url_is_lost_where_it_has_no_place(to: str) -> None:
+    source = {"type": "url", "url": "https://example.com/chart.png", "media_type": "image/svg+xml"}
+    converted = convert([{"role": "user", "name": "user", "content": [{"type": "data", "source": source}]}], to=to)
+    assert [loss.what for loss in converted.losses] == ["media type of a URL"]
+
+
 @pytest.mark.parametrize("to", ["anthropic", "bedrock", "openai"])
 def test_a_film_has_a_place_at_bedrock_and_agentscope_alone(to: str) -> None:
     film = {"type": "data", "source": {"type": "base64", "data": PNG, "media_type": "video/mp4"}}

@@ -153,7 +153,7 @@ class OpenAIChat(Dialect):
             yield from _written_results(turn, losses)
             return
         named = {"name": turn.name} if turn.name else {}
-        message: dict[str, Any] = {"role": turn.role, **named, "content": _written_content(turn)}
+        message: dict[str, Any] = {"role": turn.role, **named, "content": _written_content(turn, losses)}
         if turn.role == "assistant":
             order: dict[type, int] = {Reasoning: 0, ToolCall: 2}
             ranks = [order.get(type(part), 1) for part in turn.parts if not isinstance(part, CachePoint)]
@@ -283,7 +283,7 @@ def _read_refusal(found: Mapping[str, Any], losses: Losses) -> Iterator[Text]:
 # Writing.
 
 
-def _written_content(turn: Turn) -> Any:
+def _written_content(turn: Turn, losses: Losses) -> Any:
     content = [part for part in turn.parts if isinstance(part, Text | Json | Media)]
     match content:
         case []:
@@ -291,12 +291,14 @@ def _written_content(turn: Turn) -> Any:
         case [Text(text)]:
             return text
         case _:
-            return [_written_part(part) for part in content]
+            return [_written_part(part, losses) for part in content]
 
 
-def _written_part(part: Text | Json | Media) -> dict[str, Any]:
+def _written_part(part: Text | Json | Media, losses: Losses) -> dict[str, Any]:
     match part:
         case Media(kind="image"):
+            if part.payload is None and part.media_type:
+                losses.note("media type of a URL")
             return {"type": "image_url", "image_url": {"url": _url(part)}}
         case Media(kind="audio"):
             audio = {"data": base64_of(part), "format": part.media_type.rpartition("/")[2]}
@@ -332,13 +334,13 @@ def _written_results(turn: Turn, losses: Losses) -> Iterator[dict[str, Any]]:
         texts = [part for part in result.parts if isinstance(part, Text | Json)]
         for _ in filter(lambda part: isinstance(part, Json), texts):
             losses.note("JSON value of a result", "it is text now")
-        content = [_written_part(part) for part in texts]
+        content = [_written_part(part, losses) for part in texts]
         output = content if len(content) > 1 else content[0]["text"] if content else ""
         yield {"role": "tool", "tool_call_id": result.call_id, **named, "content": output}
         media = [part for part in result.parts if isinstance(part, Media)]
         if media:
             losses.note("media of a result", "a message of the user's behind it holds them")
             about = f"What the call {result.call_id!r} has shown:"
-            shown += [{"type": "text", "text": about}, *map(_written_part, media)]
+            shown += [{"type": "text", "text": about}, *(_written_part(part, losses) for part in media)]
     if shown:
         yield {"role": "user", "content": shown}
