@@ -342,6 +342,21 @@ def test_every_claim_about_a_recorded_session_stands_where_it_points_to(
     assert checked
 
 
+def test_the_colours_of_a_result_with_a_view_are_not_in_the_summary(tmp_path: Path) -> None:
+    failed = "\x1b[31mFAILED\x1b[0m tests/test_dredge.py::test_depth - AssertionError: 7 is below 9"
+    outputs = [failed, "mooring " * 400]  # a line that long needs a view
+    conversation = [
+        _said("user", "Please run the tests."),
+        _calls(("c1", "pytest")),
+        _result("c1", "\n".join(outputs)),
+        *(_said(role, f"We go on with part {n}. " * 40) for n in range(6) for role in ("assistant", "user")),
+    ]
+    config = ContextConfig(tool_result_limit=300, preview_tokens=200)
+    (first, *_) = _replayed(conversation, tmp_path, 1_500, config=config)
+    assert "test_depth - AssertionError: 7 is below 9" in first.text
+    assert "[31m" not in first.text
+
+
 async def test_what_stands_in_no_preview_is_told_and_points_into_the_file_of_the_result(tmp_path: Path) -> None:
     rows = [f"row {number} of the report, nothing to see" for number in range(1, 900)]
     rows[612] = "deployed as release_2031_hotfix by svc-account-77"

@@ -142,8 +142,8 @@ MAX_CHARS: Final = 4_000_000
 """Of all results, the newest first: about a million tokens, far more than any window holds."""
 
 
-_ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})")
-"""How a view shows control characters. The tool never wrote these letters, and no name begins with them."""
+_ESCAPE = re.compile(r"\\x1b\[[0-9;?]{0,20}[A-Za-z]|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})")
+"""How a view shows control characters and colours of a terminal; the tool never wrote these letters."""
 
 
 async def with_whole_results(

@@ -183,7 +183,7 @@ MAX_TEXT_CHARS = 400_000
 """Of one text that is searched for exact strings."""
 
 _UNREADABLE = re.compile(
-    "\x1b\\[[0-9;?]{0,20}[A-Za-z]"  # colours of a terminal
+    "(?:\\\\x1b|\x1b)\\[[0-9;?]{0,20}[A-Za-z]"  # colours of a terminal, also as previews and views show them
     "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
 _BLANKS = re.compile(r"\s+")
