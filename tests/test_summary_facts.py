@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -177,13 +178,15 @@ async def test_lines_that_hold_their_facts_are_continued(
         await fed(window, [*work(80), paste(int(0.996 * SIZE))])
     assert facts_in(tmp_path) == []
     assert await at(tmp_path).load_summaries("s1") == at(tmp_path).session("s1").summaries()
-    old = summary_from(at(tmp_path).session("s1").summaries()[-1])
+    written = at(tmp_path).session("s1").summaries()
+    old = summary_from(written[-1])
     new = summary_from((await at(squeezed).load_summaries("s1"))[-1])
     assert (old.draft.fields, old.draft.work) == (new.draft.fields, new.draft.work)
     assert {(item.kind, item.text) for item in old.draft.items} == {(item.kind, item.text) for item in new.draft.items}
     assert f"Changed: {CHANGED}" in (await next_summary(tmp_path)).text
-    assert set(facts_in(tmp_path)) <= {"facts-3.jsonl", "facts-4.jsonl"}
-    assert facts_in(tmp_path)
+    numbers = [int(re.findall("[0-9]+", name)[0]) for name in facts_in(tmp_path)]
+    assert numbers
+    assert min(numbers) > len(written)
     assert verify(at(tmp_path)).is_sound
 
 
