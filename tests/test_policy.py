@@ -20,7 +20,7 @@ from buoyline.offloader.stub import bare_stub
 from buoyline.tokens import default_counter
 from buoyline.window import Event, OffloadCandidate, ResultOffloaded
 from buoyline.window.settings import config_from_json, config_to_json
-from buoyline.workspace.references import holds
+from buoyline.workspace.references import holds, may_name_a_file, reference_in
 
 COUNTER = default_counter()
 
@@ -635,6 +635,18 @@ async def test_what_is_read_back_in_one_turn_takes_a_quarter_of_the_window_at_mo
 def test_a_text_is_found_in_a_file_wherever_it_is_cut_into_chunks(content: bytes, text: str, size: int) -> None:
     chunks = [content[start : start + size] for start in range(0, len(content), size)]
     assert holds(chunks, text) is (text.encode() in content)
+
+
+PLACES = ["/w", "sessions", "s1", "data", f"{'0' * 64}.png", "tool_result-a.txt", "tool_result-a.view.txt", "other.txt"]
+PLACES += ["transcript.md", "context.jsonl", "..", "workspace:", "file:", ""]
+
+
+@given(places=st.lists(st.sampled_from(PLACES), max_size=6), lines=st.sampled_from(["", ":3", ":3-4"]))
+def test_what_names_no_file_at_first_sight_names_none(places: list[str], lines: str) -> None:
+    spelled = json.dumps({"command": f"cat {'/'.join(places)}{lines}"})
+    escaped = spelled.replace("s", "\\u0073")
+    for arguments in (spelled, escaped, "/".join(places)):
+        assert may_name_a_file(arguments) or reference_in(arguments, ["/w"], "sessions/s1") == ""
 
 
 @pytest.mark.parametrize("kind", ["local", "memory"])

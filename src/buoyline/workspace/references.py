@@ -18,6 +18,7 @@ LEAST_CHUNK_BYTES: Final = 1 << 20
 _PATH = r"[\w.~/-]"
 _POINTER = r"(?P<lines>:[0-9]{1,15}(?:-[0-9]{1,15})?)?"
 _KEPT = (layout.SESSIONS, layout.DATA)
+_NAMES = (*_KEPT, "tool_result-", layout.TRANSCRIPT_FILE)
 
 
 def reference_in(arguments: str, roots: Sequence[str], directory: str) -> str:
@@ -37,6 +38,11 @@ def reference_in(arguments: str, roots: Sequence[str], directory: str) -> str:
             if reference:
                 return reference
     return ""
+
+
+def may_name_a_file(arguments: str) -> bool:
+    """Return whether `reference_in` may find anything: a fast look for what each reference contains."""
+    return "\\u" in arguments or any(name in arguments for name in _NAMES)
 
 
 def holds(chunks: Iterable[bytes], text: str) -> bool:

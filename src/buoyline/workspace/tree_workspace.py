@@ -23,7 +23,7 @@ from buoyline.workspace.entries import StoredEntries
 from buoyline.workspace.logs import Summaries, Window
 from buoyline.workspace.quotas import QuotaChecker, Quotas
 from buoyline.workspace.redaction import Redaction
-from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, reference_in
+from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, may_name_a_file, reference_in
 from buoyline.workspace.results import Results, store_payload
 from buoyline.workspace.root_files import check_format, check_workspace, create_workspace
 from buoyline.workspace.session import Session, SessionNames
@@ -385,6 +385,8 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
 
     def reference_in(self, session_id: str, arguments: str) -> str:
         """Return the first file of the workspace that the *arguments* of a call name; see `references.reference_in`."""
+        if not may_name_a_file(arguments):
+            return ""
         return reference_in(arguments, self.roots, self._session(session_id).directory)
 
     async def holds(self, reference: str, text: str) -> bool:

@@ -173,13 +173,16 @@ class Piece:
         return self.start == 0 and self.stop == len(self.message.content)
 
     @property
+    def blocks(self) -> list[Any]:
+        """The blocks themselves."""
+        return self.message.content[self.start : self.stop]
+
+    @property
     def native(self) -> Msg:
         """The message itself if it is whole, or a message of the same id with these blocks."""
         if self.changed is not None:
             return self.changed
-        return (
-            self.message if self.is_whole else with_content(self.message, self.message.content[self.start : self.stop])
-        )
+        return self.message if self.is_whole else with_content(self.message, self.blocks)
 
     @property
     def key(self) -> tuple[str, str]:

@@ -132,6 +132,7 @@ class AgentMemory:
         state: The agent's state. Another state is another history, even of the same session.
         log: Writes the context down.
         entries: The messages that were in the context, read and counted, by their keys.
+        pieces: Those of them that were pieces in the last context, by `Piece.key`.
         stubs: Stored results by the texts that replace them in the context.
         asked: Texts of results that were looked up among the recorded stubs.
         settled: The newest piece for which new messages were decided about.
@@ -145,6 +146,7 @@ class AgentMemory:
     state: AgentState
     log: "AgentLog"
     entries: dict[bytes, Entry] = field(default_factory=dict[bytes, Entry])
+    pieces: dict[tuple[str, str], "_KnownPiece"] = field(default_factory=dict[tuple[str, str], "_KnownPiece"])
     stubs: dict[str, StoredResult] = field(default_factory=dict[str, StoredResult])
     asked: set[str] = field(default_factory=set[str])
     settled: tuple[str, str, str] | None = None
@@ -194,6 +196,27 @@ async def _summary(state: AgentState, abilities: Abilities) -> Summary | None:
     return next((summary for summary in map(summary_from, reversed(lines)) if summary.text == state.summary), None)
 
 
+class _KnownPiece(NamedTuple):
+    """A piece of the last context.
+
+    Attributes:
+        content: JSON of the message without its blocks, and of each block of the piece.
+        key: Its `key_of`.
+        entry: What the engine got for it.
+    """
+
+    content: Sequence[str]
+    key: bytes
+    entry: Entry
+
+    def is_of(self, piece: Piece, content: Sequence[str]) -> bool:
+        """Return whether *piece* has the same *content*, in the very same objects."""
+        if content != self.content or piece.changed is not None:
+            return False
+        native: Msg = self.entry.native
+        return native is piece.message if piece.is_whole else all(map(is_, piece.blocks, native.content))
+
+
 class _Agreement(NamedTuple):
     """How far a context and the archive agree.
 
@@ -232,6 +255,44 @@ class AgentContext:
     archive_end: int = 0
 
 
+class _Reader:
+    """Reads and counts the messages of a context, those that changed since the last one."""
+
+    def __init__(self, memory: AgentMemory, counter: TextCounter) -> None:
+        """Know what *memory* knows."""
+        self._memory, self._counter = memory, counter
+        self._frames = dict[int, str]()
+        self.entries = dict[bytes, Entry]()
+        self.pieces = dict[tuple[str, str], _KnownPiece]()
+
+    async def entry(self, native: Msg, index: int, *, pinned: bool = False) -> Entry:
+        """Return the entry of a message at a session index."""
+        read = self.entries[await self._read(native)]
+        return replace(read, native=native, index=index, pinned=pinned)
+
+    async def entry_of_piece(self, piece: Piece, index: int, *, pinned: bool) -> Entry:
+        """Return the entry of a piece: that of the last context if nothing in it has changed."""
+        message, found = piece.message, self._memory.pieces.get(piece.key)
+        if id(message) not in self._frames:
+            self._frames[id(message)] = message.model_dump_json(exclude={"content"})
+        content = [self._frames[id(message)], *(block.model_dump_json() for block in piece.blocks)]
+        if found is None or not found.is_of(piece, content):
+            native = piece.native
+            key = await self._read(native)
+            entry = replace(self.entries[key], native=native, index=index, pinned=pinned)
+            found = _KnownPiece(content, key, entry)
+        elif (found.entry.index, found.entry.pinned) != (index, pinned):
+            found = found._replace(entry=replace(found.entry, index=index, pinned=pinned))
+        self.entries[found.key], self.pieces[piece.key] = found.entry, found
+        return found.entry
+
+    async def _read(self, native: Msg) -> bytes:
+        key = key_of(native)
+        known = self._memory.entries.get(key)
+        self.entries[key] = known or await entry_beside(native, -1, self._counter, dialect=DIALECT)
+        return key
+
+
 async def context_of(memory: AgentMemory, counter: TextCounter, *, keeps_common: bool = True) -> AgentContext:
     """Return the context of an agent, after `AgentMemory.compare`.
 
@@ -243,28 +304,21 @@ async def context_of(memory: AgentMemory, counter: TextCounter, *, keeps_common:
             before any other.
     """
     state, previous = memory.state, memory.previous
-    said, known = noted(state), dict[bytes, Entry]()
-
-    async def entry_of(native: Msg, index: int, *, pinned: bool = False) -> Entry:
-        key = key_of(native)
-        known[key] = memory.entries.get(key) or await entry_beside(native, index, counter, dialect=DIALECT)
-        return replace(known[key], native=native, index=index, pinned=pinned)
-
-    copies = [await entry_of(one.message, one.index, pinned=one.pinned) for one in said.head]
+    said, reader = noted(state), _Reader(memory, counter)
+    copies = [await reader.entry(one.message, one.index, pinned=one.pinned) for one in said.head]
     summary = None
     if previous is not None:
-        summary = SummaryEntry(await entry_of(dialect_named(DIALECT).user_message(previous.text), -1), previous)
+        summary = SummaryEntry(await reader.entry(dialect_named(DIALECT).user_message(previous.text), -1), previous)
     foreign = _foreign(state) if state.summary and previous is None else None
     agreed = _agreement(state.context[len(said.head) :], foreign, said.archived, memory.tail)
-    first, natives = agreed.first, [piece.native for piece in agreed.pieces]
-    pins = [piece.key in said.pins for piece in agreed.pieces]
+    first = agreed.first
     entries = list[Entry]()
     if foreign is not None:
-        entries.append(_unspoken(await entry_of(foreign, first, pinned=keeps_common)))
-        known[key_of(foreign)] = entries[0]
-    for native, pinned in zip(natives, pins, strict=True):
-        entries.append(await entry_of(native, first + len(entries), pinned=pinned))
-    memory.entries = known
+        entries.append(_unspoken(await reader.entry(foreign, first, pinned=keeps_common)))
+        reader.entries[key_of(foreign)] = entries[0]
+    for piece in agreed.pieces:
+        entries.append(await reader.entry_of_piece(piece, first + len(entries), pinned=piece.key in said.pins))
+    memory.entries, memory.pieces = reader.entries, reader.pieces
     common = last_cut([entry.message for entry in entries], agreed.archived) if agreed.others else 0
     copied, end = (common, agreed.archived + agreed.others) if keeps_common and common else (0, 0)
     if copied:
@@ -288,7 +342,7 @@ async def context_of(memory: AgentMemory, counter: TextCounter, *, keeps_common:
     )
     forms = {
         entry.index: (piece, entry.native)
-        for piece, entry in zip(agreed.pieces, entries[len(entries) - len(natives) :], strict=True)
+        for piece, entry in zip(agreed.pieces, entries[len(entries) - len(agreed.pieces) :], strict=True)
         if entry.index >= messages.first
     }
     parted = 0 if keeps_common else common
