@@ -56,7 +56,7 @@ SAMPLE = (
     Case("strands-snapshots", "small-local-model", "tau_airline_task08_trial1", 8_000),
     Case("strands-usage", "research-agent", "deerflow_replay_china-food-delivery", 8_000),
 )
-"""Framework, document, session and window of what `make test` replays; `make test-slow` replays everything."""
+"""Framework, document, session and window of what `make test` replays; `make test-slow` replays every session."""
 
 RUNS: dict[str, Callable[..., Any]] = {
     "agentscope": ScopeRun,
@@ -145,8 +145,9 @@ def test_all_that_must_hold_holds_whenever_an_agent_asks_its_model(
 def test_all_that_must_hold_holds_in_every_recorded_session(
     shared_data: Path, tmp_path: Path, framework: str, document: str, size: int
 ) -> None:
+    """Each session meets each document in a window of one of the sizes: in both it would take twice the time."""
     counts, sessions = Counts(), shared_data / "sessions"
-    for path in sorted(sessions.glob("*.jsonl")):
+    for path in sorted(sessions.glob("*.jsonl"))[([*BUILT_IN].index(document) + SIZES.index(size)) % 2 :: 2]:
         (tmp_path / path.stem).mkdir()
         check(Case(framework, document, path.stem, size), sessions, tmp_path / path.stem, counts)
     assert counts.restarts > counts.replays
