@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from buoyline.errors import BuoylineError, LockTimeout, StorageError
+from buoyline.maintenance.gc import Retention, collect
 from buoyline.testing import every_fault
 from buoyline.workspace import LocalWorkspace, descriptors, layout
 from buoyline.workspace.descriptors import KeptDescriptors
@@ -108,6 +109,15 @@ def test_a_workspace_that_is_no_longer_used_closes_its_files(tmp_path: Path) -> 
     del tree
     gc.collect()
     assert files_open_in(tmp_path) == []
+
+
+async def test_a_session_that_was_removed_takes_no_space_on_the_disk(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    await workspace.offload_context("s1", [user("first")])
+    assert files_open_in(tmp_path / "sessions" / "s1") != []
+    removed = collect(workspace, Retention(max_sessions=0), dry_run=False)
+    assert len(removed.sessions) == 1
+    assert [path for path in files_open_in(tmp_path) if path.endswith(" (deleted)")] == []
 
 
 async def test_only_so_many_files_stay_open_however_many_sessions_there_are(

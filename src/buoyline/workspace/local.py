@@ -95,6 +95,7 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         """Wait for the calls under way, end the threads, and close the files. The workspace may be used again.
 
         Files of the last sessions stay open until then, so the directory cannot be unmounted before.
+        Those of a session that another process removed take their space as long.
         """
         await asyncio.to_thread(self._pool.close)
         self._tree.close()

@@ -309,6 +309,7 @@ class LocalTree(Files):
                 with opened_directory(parent, last) as descriptor:
                     empty(descriptor)
                 os.rmdir(last, dir_fd=parent)
+                self._kept.close()  # a removed file takes space on the disk as long as it is open
 
     def sync_directory(self, name: str) -> None:
         """Make the names in directory *name* durable."""
