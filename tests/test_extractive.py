@@ -409,6 +409,22 @@ def _is_sound(draft: Draft, max_tokens: int, known: set[Pointer]) -> None:
     assert [words for words in said if words not in text] == []
 
 
+def test_all_that_is_open_in_the_plan_is_said_in_its_order_even_in_a_small_summary() -> None:
+    steps = ["Chart the shoals", "Dredge the inlet", "Move the buoys", "Tell the pilots"]
+    todos = [{"content": step, "status": "pending" if at else "in_progress"} for at, step in enumerate(steps)]
+    messages = [
+        _said("user", "Make the harbour safe for ships of nine metres. " * 8),
+        _call("todo_write", "1", todos=todos),
+        _result("1", "ok"),
+        *(_said("assistant", f"I found that the pier at berth {n} is {n + 3} metres deep. " * 4) for n in range(20)),
+        *(_call("write_file", f"w{n}", path=f"charts/berth_{n}.txt", content="deep") for n in range(20)),
+    ]
+    said = _extract(messages, 250).fields["next_steps"]
+    places = [said.find(step) for step in steps]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
 @given(conversations(), st.integers(0, 700), FIELD_SETS)
 def test_a_summary_keeps_its_budget_and_its_pointers(
     messages: list[dict[str, Any]], max_tokens: int, fields: tuple[str, ...]

@@ -257,6 +257,11 @@ TASK_TOKENS: Final = 100
 
 REQUEST_KIND: Final = "request"
 
+PLAN_KIND: Final = "todo"
+PLAN_SHARE: Final = 0.25
+PLAN_TOKENS: Final = 300
+"""For what is open in the plan, before the fields get their shares: with 400 tokens, one step of four was said."""
+
 PROHIBITION_KIND: Final = "prohibition"
 PROHIBITIONS_SHARE: Final = 0.25
 """Of the whole, for what the user forbade: a fence that is forgotten is worse than a fact that is looked up."""
@@ -357,6 +362,7 @@ def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetInde
     selection.choose_first(queues.get("task_overview", []))
     selection.choose_newest(queues.get("task_overview", []))
     selection.choose_prohibitions(queues.get(STRINGS_FIELD, []))
+    selection.choose_plan(queues.get(NEXT_FIELD, []))
     for name in prose:
         if name == NEXT_FIELD:
             selection.assure(queues[name], max(NEXT_TOKENS, int(selection.share_of(name) * request.max_tokens)))
@@ -465,6 +471,16 @@ class Selection:
             elif (cost := self._cost(item)) <= min(room, self._left):
                 room -= cost
                 self._choose_first_of(queue, item, item)
+
+    def choose_plan(self, queue: list[Fact]) -> None:
+        """Choose what is open in the plan, in its order: it is short, and says what the other facts are for."""
+        room = min(PLAN_TOKENS, PLAN_SHARE * self.max_tokens)
+        for item in sorted((item for item in queue if item.kind == PLAN_KIND), key=lambda one: one.order):
+            cost = self._cost(item)
+            if cost > min(room, self._left):
+                return
+            room -= cost
+            self._choose_first_of(queue, item, item)
 
     def assure(self, queue: list[Fact], tokens: int) -> None:
         """Choose the first of *queue*, cut to *tokens* but to at most a sixth of all.
