@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from thirds import examples
 
@@ -641,6 +641,10 @@ PLACES = ["/w", "sessions", "s1", "data", f"{'0' * 64}.png", "tool_result-a.txt"
 PLACES += ["transcript.md", "context.jsonl", "..", "workspace:", "file:", ""]
 
 
+@example(places=["transcript.md"], lines=":3")
+@example(places=["tool_result-a.txt"], lines="")
+@example(places=["data", f"{'0' * 64}.png"], lines="")
+@example(places=["sessions", "s1", "context.jsonl"], lines="")
 @given(places=st.lists(st.sampled_from(PLACES), max_size=6), lines=st.sampled_from(["", ":3", ":3-4"]))
 def test_what_names_no_file_at_first_sight_names_none(places: list[str], lines: str) -> None:
     spelled = json.dumps({"command": f"cat {'/'.join(places)}{lines}"})
