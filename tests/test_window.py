@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import pydoc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -894,6 +895,21 @@ async def test_a_summary_of_later_messages_does_not_replace_the_earlier_ones_tha
     assert await back.adopt(HeldContext(messages=said), lambda _: "") == 0
 
     assert (await ContextWindow.resume(workspace, "s1")).messages == said
+
+
+async def test_a_context_that_comes_back_has_all_facts_of_its_summary(tmp_path: Path) -> None:
+    """A framework keeps only a few of the facts that a summary does not say; the workspace keeps all of them."""
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    held = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
+    said = [user(f"Never touch app/part_{number}/store.py. {words(40)}") for number in range(80)]
+    await held.adopt(HeldContext(messages=said), lambda _: "")
+    await held.compress(before=79)
+    whole = held.held.summary
+    assert whole is not None
+    few = replace(whole, draft=replace(whole.draft, items=whole.draft.items[:3]))
+    back = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
+    await back.adopt(replace(held.held, summary=few), lambda _: "")
+    assert back.held.summary == whole
 
 
 def test_the_help_of_a_window_fits_two_screens() -> None:

@@ -29,6 +29,7 @@ from buoyline.window.log import (
     kind_of,
     load_summaries,
     state_of,
+    stored_summary,
     stubs_in,
 )
 from buoyline.window.state import Entry, Messages, State, entry_of
@@ -95,7 +96,7 @@ class HeldWindow(ContextWindow):
 
         If the archive is ahead of it and holds its messages, as after a kill before the framework saved, these are not
         archived again. If the archive holds others, as after a return to an older state, the messages continue after
-        them. Stubs that the window had on disk are restored.
+        them. Stubs that the window had on disk are restored, and so are the facts of the summary.
 
         Args:
             held: The context.
@@ -111,7 +112,7 @@ class HeldWindow(ContextWindow):
         self._abilities = replace(self._abilities, turns=None)
         before = await self._taken_over()
         held, archived = await self._placed(held, key_of)
-        held = await self._with_stubs(held, before, key_of)
+        held = await self._with_facts(await self._with_stubs(held, before, key_of))
         state = replace(await asyncio.to_thread(self._state_of, held), archived_until=archived)
         answers = await archived_answers(state, self._abilities, self.session_id)
         stubs = self._engine.results.stubs
@@ -181,6 +182,13 @@ class HeldWindow(ContextWindow):
             if key_of(value) and _texts_of(named, value) & stubs.keys()
         }
         return replace(held, messages=[found.get(key_of(message), message) for message in held.messages])
+
+    async def _with_facts(self, held: HeldContext) -> HeldContext:
+        """Return *held* with all facts of its summary: a framework keeps only a few of those that it does not say."""
+        if held.summary is None:
+            return held
+        stored = await stored_summary(self._abilities, self.session_id, held.summary.text)
+        return replace(held, summary=stored) if stored is not None and stored.draft.items else held
 
     async def _stubs_of(self, before: WindowState | None) -> Mapping[str, StoredResult]:
         if before is None or self._abilities.results is None:

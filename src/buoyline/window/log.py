@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from buoyline.compression import Summary
 from buoyline.compression.summary import summary_from
-from buoyline.errors import CorruptError, StaleWindowError
+from buoyline.errors import CorruptError, NotFoundError, StaleWindowError
 from buoyline.messages import Converted, Text, convert
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader import Abilities, StoredResult, WindowLog, WindowState
@@ -250,6 +250,15 @@ async def load_summaries(abilities: Abilities, session_id: str) -> list[Summary]
     if abilities.summaries is None:
         return []
     return [summary_from(line) for line in await abilities.summaries.load_summaries(session_id)]
+
+
+async def stored_summary(abilities: Abilities, session_id: str, text: str) -> Summary | None:
+    """Return the newest summary of the session with this text, and its facts if they are still kept."""
+    try:
+        summaries = await load_summaries(abilities, session_id)
+    except NotFoundError:  # nothing was ever stored in the session
+        return None
+    return next((summary for summary in reversed(summaries) if summary.text == text), None)
 
 
 def _is_archived_form(archived: tuple[str, Any], entry: Entry) -> bool:

@@ -19,7 +19,7 @@ from agentscope.message import Msg
 from agentscope.state import AgentState
 
 from buoyline.compression import Summary
-from buoyline.compression.summary import BatchReference, summary_from
+from buoyline.compression.summary import BatchReference
 from buoyline.errors import BuoylineError, NotFoundError, SessionExistsError, StaleWindowError
 from buoyline.integrations.agentscope.agents import Piece, beginning, last_cut, pieces_of
 from buoyline.messages import Message, Text
@@ -29,7 +29,7 @@ from buoyline.messages.registry import dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog
 from buoyline.tokens import TextCounter
 from buoyline.window.held_window import hand_over
-from buoyline.window.log import PIN, SUMMARY, ContextLog, Extend, Replace, kind_of
+from buoyline.window.log import PIN, SUMMARY, ContextLog, Extend, Replace, kind_of, stored_summary
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_beside
 
 logger = logging.getLogger(__name__)
@@ -172,10 +172,10 @@ class AgentMemory:
         if compared == self.compared and not self.tail:
             return
         self.previous, self.tail = None, ()
-        if state.summary:
-            known = [] if shown is None else [shown]
-            found = (summary for summary in known if summary.text == state.summary)
-            self.previous = next(found, None) or await _summary(state, abilities)
+        if shown is not None and shown.text == state.summary:
+            self.previous = shown
+        elif isinstance(state.summary, str) and state.summary:  # ours are never blocks
+            self.previous = await stored_summary(abilities, state.session_id, state.summary)
         if abilities.archive is not None:
             try:
                 archived = await abilities.archive.load_messages(state.session_id, noted(state).archived, sys.maxsize)
@@ -183,17 +183,6 @@ class AgentMemory:
             except NotFoundError:  # the session has no archive yet
                 pass
         self.compared = compared
-
-
-async def _summary(state: AgentState, abilities: Abilities) -> Summary | None:
-    """Return the logged summary with the text in *state*."""
-    if abilities.summaries is None:
-        return None
-    try:
-        lines = await abilities.summaries.load_summaries(state.session_id)
-    except NotFoundError:
-        return None
-    return next((summary for summary in map(summary_from, reversed(lines)) if summary.text == state.summary), None)
 
 
 class _KnownPiece(NamedTuple):
