@@ -32,7 +32,7 @@ BLANK = re.compile(
     "(?:\\\\x1b|\x1b)\\[[0-9;?]*[A-Za-z]|\\\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})|[\\s\x00-\x1f\x7f-\x9f\u200b-\u200f\ufeff]"
 )
 LEADS = re.compile(
-    r"(?:Changed:|Created:|Read:|Open error:|Resolved error:|No result yet:|\((?:pending|in_progress)\)) "
+    r"\A(?:Changed:|Created:|Read:|Open error:|Resolved error:|No result yet:|\((?:pending|in_progress)\)) "
 )
 RELATIONS = re.compile(
     r"; (?:changed in between: |not run since |not committed yet: )[^;]*|(?<= passes) \(|; it had failed:"
@@ -80,7 +80,7 @@ def _claimed(line: Line) -> Iterator[str]:
         return
     if line.field == "current_state" or line.text.startswith(("Open", "Resolved")):
         text, _, outcome = text.partition(" → ")
-        yield from (part.strip("`") for part in re.split(" → |…|`; `", outcome))
+        yield from (part.strip("`; ") for part in re.split(" → |…|`; `", outcome))
     elif line.field == "important_discoveries":
         yield from re.split(" · |…", text)
     yield from (found.rstrip(".,:;-") for found in STRING.findall(text))
