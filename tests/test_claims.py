@@ -39,6 +39,12 @@ def test_thousands_may_be_written_with_and_without_commas() -> None:
     assert unverified("12,345 rows", ["rows: 12346"]) == ("12,345",)
 
 
+def test_a_message_that_quotes_a_citation_is_verified() -> None:
+    said = 'the log has "error in [transcript.md:1-2] the pump" twice'
+    assert claims(said)
+    assert unverified(said, [said]) == ()
+
+
 def test_without_texts_everything_is_unverified() -> None:
     assert unverified("foo_bar", []) == ("foo_bar",)
     assert unverified("nothing exact", []) == ()

@@ -2,7 +2,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -379,9 +379,25 @@ FIELD_SETS = st.sampled_from([FIELDS, ("next_steps", "context_to_preserve"), ("s
 
 def _known(sources: Sequence[SourceMessage], previous: Draft | None = None) -> set[Pointer]:
     carried = () if previous is None else previous.items
-    return {source.pointer for source in sources if source.pointer} | {
-        pointer for item in carried for pointer in item.pointers
+    work = None if previous is None or previous.work is None else previous.work.to_json()
+    return {
+        *(source.pointer for source in sources if source.pointer),
+        *(pointer for item in carried for pointer in item.pointers),
+        *_pointers_in(work),
     }
+
+
+def _pointers_in(value: object) -> Iterator[Pointer]:
+    """Yield the pointers in the JSON of a state."""
+    match value:
+        case {"path": str(path), "start": int(start), "end": int(end)}:
+            yield Pointer(path, start, end)
+        case dict():
+            yield from (pointer for part in value.values() for pointer in _pointers_in(part))
+        case list():
+            yield from (pointer for part in value for pointer in _pointers_in(part))
+        case _:
+            pass
 
 
 PATHS = frozenset({*FILE_KINDS, "path"})

@@ -120,8 +120,13 @@ def verified_claims(text: str) -> tuple[str, ...]:
 
 
 def _claims(text: str) -> Iterator[_Claim]:
-    blanked = _NO_CLAIM.sub(lambda match: " " * len(match[0]), text)
+    blanked = _without_citations(text)
     yield from sorted([*_exact_claims(blanked), *_quoted_errors(blanked)], key=lambda claim: claim.end)
+
+
+def _without_citations(text: str) -> str:
+    """Return *text* with blanks in place of what is no claim, at the same length."""
+    return _NO_CLAIM.sub(lambda match: " " * len(match[0]), text)
 
 
 def _exact_claims(text: str) -> Iterator[_Claim]:
@@ -156,7 +161,8 @@ class _Haystack:
 
     @cached_property
     def _on_one_line(self) -> str:
-        return readable(self._text.replace("\\n", "\n").replace('\\"', '"'))
+        # A user may quote an earlier citation within a message.
+        return readable(_without_citations(self._text.replace("\\n", "\n").replace('\\"', '"')))
 
     def backs(self, claim: str) -> bool:
         if " " in claim:
