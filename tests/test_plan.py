@@ -250,6 +250,11 @@ def test_a_call_that_is_never_answered_does_not_hold_all_that_follows_it() -> No
     assert (decided.cut, decided.kept_tokens) == (42, 100)
 
 
+def test_a_call_of_the_newest_answer_stays_while_its_results_come_in() -> None:
+    conversation = [said(), said("assistant"), calling("a"), answering("b")]  # "b" answers nobody
+    assert plan(conversation, [10] * 4, max_kept_tokens=5).cut == 2
+
+
 def test_what_is_archived_already_leaves_even_if_less_would_do() -> None:
     assert plan([said()] * 5, [10] * 5, max_kept_tokens=1_000).cut == 1
     assert plan([said()] * 5, [10] * 5, max_kept_tokens=1_000, at_least=3).cut == 3

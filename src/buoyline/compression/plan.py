@@ -35,7 +35,8 @@ def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens:
 
     The newest message is kept together with its call or results, even if it alone takes more. A call that waits for its
     result is kept too, unless the rest is then too large: recorded sessions have calls that are never answered, and one
-    of them must not hold all later messages in the context.
+    of them must not hold all later messages in the context. Those of the model's newest message are kept in any case,
+    since their results are coming in.
 
     Args:
         messages: Views of the messages behind the prefix, in order.
@@ -49,8 +50,10 @@ def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens:
     archived_tokens = [0, *accumulate(counts)]
     total_tokens = archived_tokens[-1]
     cuts: list[int] = []
+    newest_answer = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=0)
+    awaited = next((at for at in _pending(messages) if at >= newest_answer), len(messages))
     for hold_pending in (True, False):
-        cuts = [cut for cut in legal_cuts(messages, hold_pending=hold_pending) if cut >= at_least]
+        cuts = [cut for cut in legal_cuts(messages, hold_pending=hold_pending) if at_least <= cut <= awaited]
         cut = next((cut for cut in cuts if archived_tokens[cut] >= total_tokens - max_kept_tokens), None)
         if cut is not None:
             reason = f"the newest {len(messages) - cut} fit {max_kept_tokens:,} tokens"
