@@ -144,7 +144,10 @@ def test_a_plan_keeps_within_the_limit_where_any_cut_does(
 ) -> None:
     conversation, counts = found
     decided = plan(conversation, counts, max_kept_tokens=max_kept_tokens, at_least=at_least)
-    cuts = [cut for cut in legal_cuts(conversation, hold_pending=False) if cut >= at_least]
+    newest = max((at for at, message in enumerate(conversation) if message.role == "assistant"), default=0)
+    turn = conversation[newest:]
+    coming_in = {newest + cut for cut in {*legal_cuts(turn, hold_pending=False)} - {*legal_cuts(turn)}}
+    cuts = [cut for cut in legal_cuts(conversation, hold_pending=False) if cut >= at_least and cut not in coming_in]
     fitting = [cut for cut in cuts if sum(counts[cut:]) <= max_kept_tokens]
     holding = [cut for cut in fitting if cut in legal_cuts(conversation)]
 
