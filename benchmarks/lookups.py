@@ -14,13 +14,14 @@ import json
 import random
 import re
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-from buoyline.lookups import Tool, grep, lookup_tools
-from buoyline.workspace import LocalWorkspace
+from buoyline.lookups import Tool, grep, lookup_tools, search, search_index
+from buoyline.workspace import LocalWorkspace, layout
 
 MEGABYTE = 1_000_000
 PATTERNS = {
@@ -32,11 +33,12 @@ PATTERNS = {
     "no text": r"[0-9a-f]{8}-[0-9]",
     "each line": "INFO",
 }
+QUERIES = ("which worker timed out with error 4711", "INFO worker", "timeout", "worker-3 INFO 12:00:07", "nothing such")
 HOSTILE = ("(a+)+$", "(a|aa)+$", "(.*a){12}$", r"(\w+\s?)+$", r"(?i)\pL{400}", r"(x{1000}){1000}", "x" * MEGABYTE)
 
 
 def main() -> None:
-    """Read the arguments and print both tables."""
+    """Read the arguments and print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--megabytes", type=int, default=100, help="size of each file")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each lookup")
@@ -46,6 +48,7 @@ def main() -> None:
         asyncio.run(workspace.initialize())
         make_files(Path(directory), arguments.megabytes * MEGABYTE)
         compare(workspace, arguments.rounds)
+        compare_searches(workspace, arguments.rounds)
         asyncio.run(measure_stalls(workspace, arguments.rounds))
 
 
@@ -85,6 +88,28 @@ def plain(pattern: str, path: Path) -> int:
     search = re.compile(pattern.encode()).search
     with path.open("rb") as file:
         return sum(search(line) is not None for line in file)
+
+
+def compare_searches(workspace: LocalWorkspace, rounds: int) -> None:
+    """Print how long searches of the log take without the index of words, when they make it, and with it."""
+    print(f"\n{'search, ms':44} {'no index':>9} {'with it':>9} {'ratio':>6}")
+    search_index.LEAST_BYTES = sys.maxsize
+    plain_s = {query: measure(lambda query=query: search(workspace, query, "log.txt"), rounds) for query in QUERIES}
+    search_index.LEAST_BYTES = 0
+    first: list[float] = []
+    for _ in range(rounds):
+        workspace.tree.remove(layout.SEARCH)
+        first.append(measure(lambda: search(workspace, QUERIES[0], "log.txt"), 1))
+    first_s = statistics.median(first)
+    rows = [(f"{QUERIES[0]} (makes the index)", plain_s[QUERIES[0]], first_s)]
+    rows += [
+        (query, plain_s[query], measure(lambda query=query: search(workspace, query, "log.txt"), rounds))
+        for query in QUERIES
+    ]
+    for name, without_s, with_s in rows:
+        print(f"{name:44} {without_s * 1000:9,.0f} {with_s * 1000:9,.0f} {with_s / without_s:6.3f}")
+    size_bytes = (workspace.workdir / layout.SEARCH_INDEX).stat().st_size
+    print(f"{'the index, MB':44} {size_bytes / MEGABYTE:9,.0f}")
 
 
 def measure(operation: Callable[[], object], rounds: int) -> float:

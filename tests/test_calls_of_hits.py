@@ -103,7 +103,7 @@ def test_each_group_of_hits_is_below_the_call_that_it_belongs_to(workspace: Read
         "19: needle = 1",
         "@ Bash cat needles.log \u00b7 03-04 05:06",
         "23: command: cat needles.log",
-        "@ user",
+        "@ user · 03-04 05:06",
         "30: Where is the needle?",
     ]
 

@@ -136,7 +136,7 @@ class _SessionCalls:
         sizes = [len(lines) for lines in groups]
         if sum(sizes) != place.lines:  # another version has rendered it
             return []
-        speaker = Owner(number, message.role)
+        speaker = Owner(number, _with_time(message.role, place.time))
         parts = [self._owner_of_part(part, number, speaker) for part in message.parts]
         around = parts[0] if len(parts) == 1 and parts[0].is_call else speaker
         return list(zip(itertools.accumulate(sizes), [around, *parts, around], strict=True))

@@ -115,6 +115,14 @@ class Files(Protocol):
         """Return *name* as agents see it."""
         return self.path(name)
 
+    def cache_path(self, name: str, /) -> str | None:  # noqa: ARG002 - for a disk
+        """Return the path on this machine's disk where the cache *name* is or may be made; None if none can be."""
+        return None
+
+    def remove_cache(self, name: str, /) -> None:  # noqa: ARG002 - for a disk
+        """Remove the cache *name* if there is one."""
+        return  # nothing to remove where `cache_path` is None
+
     def names(self, name: str, /) -> list[str]:
         """Return the names in directory *name*, sorted, without unfinished ones; empty if it does not exist."""
         entries = self.entries(name) if self.is_directory(name) else ()

@@ -32,6 +32,11 @@ SESSIONS_LOCK: Final = ".locks/sessions.lock"
 GC_LOCK: Final = ".locks/gc.lock"
 """Held by gc alone, and shared by each writer of a blob until its reference is committed."""
 
+SEARCH: Final = ".search"
+"""A cache of searches: nothing in it is needed, and it is removed with a session."""
+
+SEARCH_INDEX: Final = ".search/words.sqlite"
+
 ENTRIES: Final = "storage"
 """Entries of frameworks under their own keys, one directory a scope."""
 

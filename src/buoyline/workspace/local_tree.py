@@ -85,6 +85,21 @@ class LocalTree(Files):
         """Return the absolute path of *name*."""
         return f"{self._root_path}/{name}" if name else self._root_path
 
+    def cache_path(self, name: str) -> str | None:
+        """Return the absolute path of the file *name*, and make its directory; None if it cannot be a file of ours."""
+        directory = name.rpartition("/")[0]
+        try:
+            self.make_directory(directory)
+            status = self.status(name)
+        except StorageError:
+            return None
+        is_ours = status is None or stat.S_ISREG(status.st_mode)  # a link may lead anywhere
+        return self.path(name) if is_ours and self.is_directory(directory) else None
+
+    def remove_cache(self, name: str) -> None:
+        """Remove the file *name* if there is one."""
+        self.remove(name)
+
     def reference(self, name: str) -> str:
         """Return *name* as agents see it."""
         return f"{self.shown_as}/{name}" if name else self.shown_as

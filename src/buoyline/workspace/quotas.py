@@ -30,7 +30,7 @@ _NEW_SESSION_BYTES = 256
 _SHORTEST_VALIDITY_S = 1.0
 # So that walking takes at most a twentieth of the time, however large the workspace is.
 _VALIDITY_PER_WALK = 20
-_COUNTED_DIRECTORIES = (layout.SESSIONS, layout.DATA, layout.ENTRIES)
+_COUNTED_DIRECTORIES = (layout.SESSIONS, layout.DATA, layout.ENTRIES, layout.SEARCH)
 _DEEPEST_DIRECTORY = 3
 
 
@@ -43,9 +43,10 @@ class Quotas:
         session_bytes: For one session: archive, journal, transcript, summaries and their facts, window, and tool
             results with their views. ``session.json`` and set-aside bytes are not counted, and a window can always be
             taken over. Exact for any number of writers, since it is checked under the session's lock.
-        workspace_bytes: For everything under ``sessions/``, ``data/`` and ``storage/``. Counted by a walk at most every
-            second (less often if the walk is slow), plus this instance's writes since. So several processes may
-            together exceed it by their writes between two walks.
+        workspace_bytes: For everything under ``sessions/``, ``data/`` and ``storage/``, and for the index of words,
+            which is removed before a write is refused. Counted by a walk at most every second (less often if the walk
+            is slow), plus this instance's writes since. So several processes may together exceed it by their writes
+            between two walks.
     """
 
     blob_bytes: int | None = None
@@ -192,8 +193,12 @@ class QuotaChecker:
 
     def _check_workspace(self, tree: Tree, size_bytes: int) -> None:
         limit = self._quotas.workspace_bytes
-        if limit is not None and size_bytes > 0:
-            _check("workspace", limit, self._usage.bytes(tree) + size_bytes)
+        if limit is None or size_bytes <= 0:
+            return
+        if self._usage.bytes(tree) + size_bytes > limit and tree.exists(layout.SEARCH):
+            tree.remove(layout.SEARCH)
+            self._usage.count_again()
+        _check("workspace", limit, self._usage.bytes(tree) + size_bytes)
 
 
 def session_bytes(session: Session, results: int, summaries: int) -> int:
@@ -232,7 +237,7 @@ def _current_bytes(session: Session) -> int:
 
 
 class _WorkspaceUsage:
-    """The bytes under ``sessions/``, ``data/`` and ``storage/``, measured by walks and counted in between."""
+    """The bytes that count against the workspace's quota, measured by walks and counted in between."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -244,6 +249,11 @@ class _WorkspaceUsage:
         """Count bytes that are about to be written."""
         with self._guard:
             self._added_bytes += size_bytes
+
+    def count_again(self) -> None:
+        """Let the next call of `bytes` walk."""
+        with self._guard:
+            self._valid_until_s = float("-inf")
 
     def bytes(self, tree: Tree) -> int:
         """Return the measured bytes plus those added since."""

@@ -55,9 +55,13 @@ class Upkeep:
             yield session
 
     def hide(self, directory: str) -> str:
-        """Give a session's *directory* a name that no reader looks for, durably; return it."""
+        """Give a session's *directory* a name that no reader looks for, durably; return it.
+
+        The index of words goes, since it holds those of the session.
+        """
         hidden = layout.removed_name(secrets.token_hex(8))
         self._tree.rename(directory, hidden)
+        self._tree.remove(layout.SEARCH)
         return hidden
 
     def show(self, hidden: str, directory: str) -> None:
