@@ -12,7 +12,7 @@ from strands.hooks import AfterInvocationEvent, BeforeModelCallEvent
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary
-from buoyline.compression.config import LEAST_SUMMARY_TOKENS, SMALL_SUMMARY_TOKENS, summary_budget_tokens
+from buoyline.compression.config import AUTO, LEAST_SUMMARY_TOKENS, SMALL_SUMMARY_TOKENS, summary_budget_tokens
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.compression.summary import summary_from
 from buoyline.compression.summary_text import ArchiveLocation
@@ -23,7 +23,7 @@ from buoyline.integrations.strands.followed import AgentWindow, FollowedHistory
 from buoyline.integrations.strands.history import Key, NativeMessage, cuts, durable_key, history_of, key_of, pinned
 from buoyline.integrations.strands.summarizers import AgentSummarizer, StrandsModelSummarizer
 from buoyline.offloader import Offloader
-from buoyline.tokens import TokenCounter
+from buoyline.tokens import Prices, TokenCounter
 from buoyline.window.compaction import Eviction, Ready
 from buoyline.window.held_window import Handover, HeldContext
 from buoyline.window.log import AGAIN, NOTICE, PIN, SUMMARY
@@ -218,18 +218,23 @@ class CutConversationManager(WorkspaceConversationManager):
         return HeldContext(head, found.messages, found.first, [index for index, _ in pins], found.summary)
 
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
-        threshold, agent, tokens = self._compression_threshold, event.agent, event.projected_input_tokens
+        agent, tokens = event.agent, event.projected_input_tokens
         try:
             window = await self._write_down(agent)
             tokens = self._projection.tokens(history_of(agent), tokens, window.request_tokens)
         except FAILURES as failure:
             logger.warning("the history of %s is not written down: %s", self._session_of(agent), failure)
-        if threshold is None or agent.model.estimate_utilization(tokens or 0) < threshold:
+        if not self._is_due(agent, tokens or 0):
             return
         if self._compacted_at == _end_of(history_of(agent)):
             return  # a retry: nothing was added since, and all that could be evicted was
         if await self._reduce_or_log(agent):
             self._compacted_at = _end_of(history_of(agent))
+
+    def _is_due(self, agent: "Agent", tokens: int) -> bool:
+        """Return whether to compact before a request of *tokens*."""
+        threshold = self._compression_threshold
+        return threshold is not None and agent.model.estimate_utilization(tokens) >= threshold
 
     async def _write_down(self, agent: "Agent") -> AgentWindow:
         window = await self._follow(agent)
@@ -515,6 +520,8 @@ class SummarizingConversationManager(CutConversationManager):
         session_id: str | None = None,
         summarizer: Summarizer | SummaryFunction | Literal["extractive"] | None = None,
         summary_tokens: int | None = None,
+        trigger_ratio: Literal["auto"] | None = None,
+        prices: Prices | None = None,
         pin_first: int | None = None,
         proactive_compression: bool | ProactiveCompressionConfig | None = None,
         counter: TokenCounter | None = None,
@@ -535,12 +542,16 @@ class SummarizingConversationManager(CutConversationManager):
             summarizer: Writes the summaries instead: any summarizer of buoyline, an async function, or
                 ``"extractive"``, which calls no model.
             summary_tokens: Most tokens of a summary. Default: a sixteenth of the window, from 400 to 4,000.
+            trigger_ratio: ``"auto"``: compact before the model call at which the session costs least, in place of
+                *summary_ratio* and *proactive_compression*. Default: these hold.
+            prices: For ``"auto"``; see buoyline's `ContextConfig`.
             pin_first: See `CutConversationManager`.
             proactive_compression: See `WorkspaceConversationManager`.
             counter: See `WorkspaceConversationManager`.
 
         Raises:
-            ConfigError: More than one writer is given, or *summary_tokens* is not above 0.
+            ConfigError: More than one writer is given, *summary_tokens* is not above 0, or ``"auto"`` is given with
+                *proactive_compression*.
             ValueError: See `WorkspaceConversationManager`.
             TypeError: See `WorkspaceConversationManager`.
         """
@@ -551,6 +562,11 @@ class SummarizingConversationManager(CutConversationManager):
             )
             raise ConfigError("summarization_agent", problem)
         config = ContextConfig(summary_tokens=summary_tokens)
+        if trigger_ratio is not None:
+            if proactive_compression:
+                problem = 'proactive_compression holds, or trigger_ratio="auto" does: give one of them'
+                raise ConfigError("trigger_ratio", problem)
+            config = replace(config, trigger_ratio=trigger_ratio, prices=prices or config.prices)
         if summarization_system_prompt is not None:
             config = replace(config, compression_prompt=summarization_system_prompt)
         super().__init__(
@@ -588,9 +604,20 @@ class SummarizingConversationManager(CutConversationManager):
         if not self._is_writing:
             await super()._after_invocation(event)
 
+    def _is_due(self, agent: "Agent", tokens: int) -> bool:
+        window = self._followed.window
+        if window is None or self._config.trigger_ratio != AUTO:
+            return super()._is_due(agent, tokens)
+        window.price_summaries(asks_model=self._writer(agent, is_recovery=False) is not None)
+        return max(tokens, window.request_tokens) > window.limits(self._config).trigger
+
     async def _reduce(self, agent: "Agent") -> None:
-        await self._write_down(agent)
-        cut = await asyncio.to_thread(self._documented_cut, list(history_of(agent)))
+        window = await self._write_down(agent)
+        messages = list(history_of(agent))
+        if self._config.trigger_ratio == AUTO:
+            cut = await asyncio.to_thread(self._cheapest_cut, messages, window)
+        else:
+            cut = await asyncio.to_thread(self._documented_cut, messages)
         await self._evict(agent, cut)
 
     async def _recover(self, agent: "Agent", error: Exception) -> None:
@@ -724,6 +751,21 @@ class SummarizingConversationManager(CutConversationManager):
         if wanted <= 0 or not places:
             raise ContextWindowOverflowException(_INSUFFICIENT)
         return min(places, key=lambda place: (place[0], place[1] < wanted, abs(place[1] - wanted)))[1]
+
+    def _cheapest_cut(self, messages: Sequence[NativeMessage], window: AgentWindow) -> int:
+        """Return the first cut that keeps no more than is cheapest, or else the last one.
+
+        Raises:
+            ContextWindowOverflowException: There is none.
+        """
+        counts, kept_tokens = [entry.tokens for entry in window.entries], window.kept_tokens(self._config)
+        places = cuts(messages, len(messages) - self.preserve_recent_messages, follows_user=True)
+        places = [place for place in places if place[1] > self._heads]
+        if not places:
+            raise ContextWindowOverflowException(_INSUFFICIENT)
+        best = min(badness for badness, _ in places)
+        found = [cut for badness, cut in places if badness == best]
+        return next((cut for cut in found if sum(counts[cut:]) <= kept_tokens), found[-1])
 
     def _recovery_cut(
         self, messages: Sequence[NativeMessage], counts: Sequence[int], wanted_tokens: int, size: int
