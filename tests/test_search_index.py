@@ -201,6 +201,17 @@ def test_bytes_that_are_no_text_are_read_each_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_files")
+def test_a_name_that_is_no_text_is_read_each_time(tmp_path: Path) -> None:
+    workspace = filled(tmp_path)
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/sessions/s1/tool_result-\xff.txt")).write_bytes(b"a slipway")
+    except OSError:
+        pytest.skip("this file system takes names in UTF-8 alone")
+    assert_same(workspace, "slipway", "port staging")
+    assert search(workspace, "slipway").total == 1
+
+
+@pytest.mark.usefixtures("small_files")
 def test_the_words_of_a_removed_session_are_gone(tmp_path: Path) -> None:
     workspace = filled(tmp_path)
     say(workspace, "secret", "The password is swordfish.")

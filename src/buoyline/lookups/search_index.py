@@ -94,7 +94,8 @@ def indexed_passages(texts: Texts, paths: Sequence[str], words: Words, deadline:
         StorageError: A file cannot be read.
     """
     files = texts.files
-    versions = {path: version for path in paths if (version := version_in(files, path)) is not None}
+    spelled = (path for path in paths if path == path.encode("utf-8", "replace").decode("utf-8"))  # not so on all disks
+    versions = {path: version for path in spelled if (version := version_in(files, path)) is not None}
     if sum(size for _, size, *_ in versions.values()) < LEAST_BYTES:
         return IndexedPassages()
     path = files.cache_path(layout.SEARCH_INDEX)
