@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from thirds import STEP, each_third
 
@@ -462,6 +462,21 @@ def test_a_second_summary_keeps_its_budget_and_points_to_what_either_had(
     _is_sound(second, max_tokens, _known(sources, first))
 
 
+LONG_WORDS: list[dict[str, Any]] = [
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "Bash", "arguments": json.dumps({"command": words})}}
+        ],
+    }
+    for words in ["错误\uff1a无 fix fix fix fix fix fix c2b0273 c2b0273", "错误\uff1a" + "c2b0273" * 9]
+]
+"""Commands without a program, whose first 40 characters end within a word."""
+
+
+@example([LONG_WORDS[0], {"role": "tool", "tool_call_id": "c1", "content": "fix 错误\uff1a无"}], 47)
+@example([LONG_WORDS[1], {"role": "tool", "tool_call_id": "c1", "content": "fix 错误\uff1a无"}], 90)
 @given(conversations(), st.integers(30, 700))
 def test_a_summary_claims_nothing_that_was_not_said(messages: list[dict[str, Any]], max_tokens: int) -> None:
     draft = _extract(messages, max_tokens)

@@ -29,6 +29,7 @@ MAX_VALUE_CHARS: Final = 60
 """A longer argument is a text and not a name."""
 
 _SHORT_CHARS: Final = 400
+_SUBJECT_CHARS = 40
 """A result at most this long that begins like an error is one, whatever the tool."""
 
 MAX_COMMAND_CHARS: Final = 4_000
@@ -206,9 +207,17 @@ def _first_line(text: str) -> str:
 def _program(command: str) -> str:
     """Return the program and its subcommand, without the directory, variables and options.
 
-    The first step that is no ``cd`` counts, since later ones are mostly filters.
+    The first step that is no ``cd`` counts, since later ones are mostly filters. Of a command without a program, the
+    first words.
     """
-    return next(programs_in(command), readable(command[:40]))
+    return next(programs_in(command), _first_words(readable(command[:MAX_COMMAND_CHARS])))
+
+
+def _first_words(text: str) -> str:
+    if len(text) <= _SUBJECT_CHARS:
+        return text
+    words = text[: _SUBJECT_CHARS + 1].rpartition(" ")[0]
+    return words or f"{text[:_SUBJECT_CHARS]}{CUT}"
 
 
 def programs_in(command: str) -> Iterator[str]:
