@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.errors import LockTimeout, StorageError
+from buoyline.workspace.layout import TEMPORARY_PREFIX
 from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.memory_tree import MemoryTree
 from buoyline.workspace.tree import Tree
@@ -40,10 +41,13 @@ def staged(tree: Tree, directory: str, name: str, content: bytes) -> object:
 
 
 def listed(tree: Tree, name: str) -> object:
-    return {
-        entry: (stat.S_ISDIR(status.st_mode), tree.size(f"{name}/{entry}"))
+    """Return what is in a directory; a file without a final name has a name of its own in each tree."""
+    found = [
+        (TEMPORARY_PREFIX if entry.startswith(TEMPORARY_PREFIX) else entry, stat.S_ISDIR(status.st_mode), size)
         for entry, status in tree.entries(name).items()
-    }
+        for size in [tree.size(f"{name}/{entry}")]
+    ]
+    return sorted(found, key=str)
 
 
 def held(tree: Tree, name: str) -> object:
