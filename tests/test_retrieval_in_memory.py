@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from buoyline.errors import BuoylineError, ConfigError
 from buoyline.lookups import lookup_tools, retrieval_tool, retrieve
+from buoyline.tokens import as_text_counter
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace
@@ -79,7 +80,9 @@ def answered(workspace: Workspace, reference: str, **options: Any) -> str:
     """Return all of an answer, without what tells the place of a workspace and the time of its messages."""
     root = f"{workspace.workdir}/" if isinstance(workspace, LocalWorkspace) else "memory:///"
     try:
-        found: object = retrieve(workspace, reference, **options, session="s1")
+        # The path of the folder takes tokens, too.
+        counter = as_text_counter(lambda text: len(text.replace(root, "")) // 4)
+        found: object = retrieve(workspace, reference, **options, session="s1", counter=counter)
     except BuoylineError as error:
         found = f"{type(error).__name__}: {error}"
     contents = [getattr(part, "content", None) for part in getattr(found, "parts", ())]
