@@ -223,6 +223,8 @@ class Player:
         """
         stubs: Any = importlib.import_module("buoyline.offloader.stub")
         stubs._COUNTED_BYTES = 1 << 22  # the size up to which the baseline counts exactly
+        if self.names.is_new:
+            importlib.import_module("buoyline.management.registry")  # a window imports it when it has a document
         for name, module in [*sys.modules.items()]:
             if name.startswith("buoyline.") and ".previews" not in name and hasattr(module, "preview_of"):
                 module.preview_of = _first_lines  # type: ignore[attr-defined]
