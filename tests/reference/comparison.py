@@ -24,7 +24,7 @@ ROWS_OF_CALLS = re.compile(r"answer\.text \| (?:@ .*|--)\n")
 row. In rows of files a line has its number before its text."""
 
 
-ADDED = re.compile(r"events\[\d+\]\.(?:(?:facts|unsaid): 0|summary\.draft\.work: null)")
+ADDED = re.compile(r"events\[\d+\]\.(?:facts|unsaid): 0|(?:events\[\d+\]|answer)\.summary\.draft\.work: null")
 """Fields that the baseline does not have: the facts of the last summary, none here, and the state of the work."""
 
 
