@@ -25,6 +25,7 @@ WHOLE = re.compile(r"^Whole result: (.*)$", re.MULTILINE)
 MARK = re.compile(r"\[([^\[\]\s:]+):([0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)\]")
 STORED = re.compile(r"workspace:///(data/[0-9a-f]{64}\.[a-z0-9]+)")
 TIME = re.compile(rb"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z")
+FACTS_HASH = re.compile(rb'("facts":\{"path":"facts-[0-9]+\.jsonl","bytes":)[0-9]+,"sha256":"[0-9a-f]{64}"')
 EMBEDDED = re.compile(r"data:[a-z]+/[a-z0-9.+-]+;base64,([A-Za-z0-9+/=]+)")
 
 
@@ -278,8 +279,13 @@ def text_of(message: Raw) -> str:
 
 
 def outcome(directory: Path) -> list[bytes]:
-    """Return every file of a session whose bytes follow from what was fed, with its name, without times."""
+    """Return every file of a session whose bytes follow from what was fed, with its name, without times.
+
+    A file with facts may hold times, so its hash in ``summaries.jsonl`` is left out; the file itself is not.
+    """
     paths = sorted(path for path in directory.iterdir() if path.suffix in {".jsonl", ".md", ".txt"})
     return [
-        path.name.encode() + b"\n" + TIME.sub(b"", path.read_bytes()) for path in paths if path.name != "journal.jsonl"
+        path.name.encode() + b"\n" + FACTS_HASH.sub(rb"\1", TIME.sub(b"", path.read_bytes()))
+        for path in paths
+        if path.name != "journal.jsonl"
     ]
