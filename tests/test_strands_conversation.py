@@ -359,6 +359,8 @@ async def test_a_manager_that_knows_prices_compacts_where_a_session_costs_least(
         largest[name] = max(sum(len(text) for text in texts(request)) for request in model_of(agent).requests)
         kept = [text for text in texts(history(agent)) if text in asked]
         assert [text for text in texts(await archived(workspace)) if text in asked] + kept == asked
+        # A compaction that archives little comes again with the next call.
+        assert 0 < len(await workspace.load_summaries(SESSION)) < 15
     assert largest["auto"] < 0.8 * largest["theirs"]
 
 
