@@ -98,8 +98,7 @@ def search_command(query: str, paths: Sequence[str], workdir: Path, *, is_all: b
 
     QUERY is a question or some words, in any language. Rare words weigh most, identifiers and quoted words as a whole.
     PATH is as for grep; without one, transcripts and tool results are searched. No match is not a failure: the
-    exit status is 0. In a large workspace the first search makes an index, and later ones take a few hundredths of a
-    second.
+    exit status is 0. In a large workspace the first search makes an index, which later ones use.
 
     Example: buoyline search "which port did we choose for staging" --session s1
 

@@ -43,7 +43,7 @@ def search(
     Passages are ranked by BM25 over the words of the query. Rare words weigh most, identifiers and quoted phrases also
     count as a whole, and other forms of a word count half. The same files give the same answer. Blocking; no file is
     held whole. From 4 MB of files on, the first search writes an index of their words into the workspace, in about the
-    time of reading them (4 s for 100 MB of text), and later ones read only passages with the rarest words; see
+    time of reading them (2 to 4 s for 100 MB of text), and later ones read only passages with the rarest words; see
     docs/lookups.md.
 
     Args:

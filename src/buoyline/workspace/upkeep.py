@@ -57,9 +57,11 @@ class Upkeep:
     def hide(self, directory: str) -> str:
         """Give a session's *directory* a name that no reader looks for, durably; return it.
 
-        The index of words goes, since it holds those of the session.
+        The index of words is removed, since it holds those of the session: before, so that no crash keeps it, and
+        after, since a search in between makes it again.
         """
         hidden = layout.removed_name(secrets.token_hex(8))
+        self._tree.remove(layout.SEARCH)
         self._tree.rename(directory, hidden)
         self._tree.remove(layout.SEARCH)
         return hidden
