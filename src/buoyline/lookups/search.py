@@ -12,7 +12,6 @@ from buoyline.lookups.glob import files_to_search
 from buoyline.lookups.hits import Deadline, LineRanges
 from buoyline.lookups.passages import Candidate, Chunk, Ranking, Words, chunks_of
 from buoyline.lookups.read import description_of
-from buoyline.lookups.search_index import indexed_passages
 from buoyline.lookups.sections import Texts
 from buoyline.lookups.sources import require_workspace
 from buoyline.workspace import ReadableWorkspace
@@ -105,6 +104,8 @@ def _wanted(query: str) -> Words:
 
 def _rank(texts: Texts, ranges: LineRanges, ranking: Ranking, deadline: Deadline) -> str:
     """Rank the passages in *ranges*; return the file in which the time was up, or nothing."""
+    from buoyline.lookups.search_index import indexed_passages  # noqa: PLC0415 - SQLite, which only searches need
+
     indexed = indexed_passages(texts, [path for path in ranges if _ALL in ranges[path]], ranking.words, deadline)
     ranking.add_unread(indexed.passages, indexed.chars, indexed.unread, indexed.unread_holding)
     for path in ranges:
