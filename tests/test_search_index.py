@@ -330,6 +330,39 @@ def test_a_word_that_is_frequent_elsewhere_is_found_in_a_session(
 
 
 @pytest.mark.usefixtures("small_files")
+@pytest.mark.parametrize("session", [None, "s1"])
+def test_the_number_of_passages_with_a_frequent_word_is_about_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, session: str | None
+) -> None:
+    monkeypatch.setattr(search_index, "MAX_READ", 20)
+    monkeypatch.setattr(search_index, "_SAMPLE", 30)
+    workspace = LocalWorkspace(tmp_path, durability="off")
+
+    def block(number: int, word: str) -> str:
+        return f"## {number}\n{word} {'x' * 700}\n\n"
+
+    rows = [block(number, "pilot" if number % 3 else "harbour") for number in range(300)]
+    store(workspace, "s1", "c1", "".join([*rows[:150], *(block(number, "tide") for number in range(200)), *rows[150:]]))
+    store(workspace, "s2", "c1", "".join(block(number, "pilot") for number in range(40)))
+    search(workspace, "pilot")
+    for word, exact in (("pilot", 200 if session else 240), ("tide", 200), ("harbour", 100)):
+        found = search(workspace, word, session=session).total
+        assert scanned(workspace, word, session=session).total == exact
+        assert exact / 2 <= found <= exact * 2, word
+    assert search(workspace, "tide", session=session).total == 200
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_beginning_of_many_words_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_index, "_MOST_FORMS", 3)
+    workspace = filled(tmp_path)
+    forms = ["harbours", "harboured", "harboring", "harbo", "harborx", "harbory"]
+    store(workspace, "s1", "c9", "\n\n".join(f"## {form}\n{form} {'x' * 700}" for form in forms))
+    assert_same(workspace, "harboured", "pumps", "berths", "quiet lines")
+    assert search(workspace, "harboured").total > 3
+
+
+@pytest.mark.usefixtures("small_files")
 def test_a_word_weighs_by_all_passages_with_it_not_by_those_that_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -256,7 +256,9 @@ def _phrases(text: str) -> list[str]:
 
 
 def _whole_word(phrase: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![^\W_]){re.escape(phrase)}(?![^\W_])")
+    # A pattern that begins with the phrase is found at once; one that begins with an assertion is tried at each place.
+    literal = re.escape(phrase)
+    return re.compile(rf"{literal}(?<![^\W_]{literal})(?![^\W_])")
 
 
 # BM25 in Lucene's form, in one pass: the weight of a word is known at the end, so candidates are kept with their

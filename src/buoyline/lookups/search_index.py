@@ -12,11 +12,12 @@ import hashlib
 import json
 import logging
 import sqlite3
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from buoyline.lookups.hits import Deadline
 from buoyline.lookups.passages import MAX_CHUNK_CHARS, Chunk, Words, chunks_of, size_bytes_of, terms_of
@@ -31,7 +32,7 @@ LEAST_BYTES: Final = 4 << 20
 MAX_READ: Final = 500
 """Passages that are read for one question. If more hold a word, those with the rarest words are read."""
 
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _SCHEMA = f"""
 CREATE TABLE files (
     id INTEGER PRIMARY KEY, path TEXT UNIQUE, version TEXT, state TEXT, end INTEGER, tail BLOB, last INTEGER,
@@ -40,11 +41,18 @@ CREATE TABLE files (
 CREATE TABLE passages (
     id INTEGER PRIMARY KEY, file INTEGER, offset INTEGER, size INTEGER, number INTEGER, column INTEGER
 );
+CREATE INDEX passages_of_files ON passages (file);
 CREATE VIRTUAL TABLE words USING fts5 (terms, content = '', columnsize = 0, detail = none, tokenize = 'ascii');
 PRAGMA user_version = {_SCHEMA_VERSION};
 """
 
 _WHOLE, _PARTIAL, _UNINDEXED = "whole", "partial", "unindexed"
+_MOST_FORMS = 100
+"""Terms with one beginning that are looked up one by one. FTS5 first reads all places of all terms with a beginning."""
+
+_SAMPLE = 1_000
+"""Passages that hold a word. If more do, these are the first and the last ones, and those between are estimated."""
+
 _BATCH = 2_000
 _MAX_CHUNK_BYTES = 4 * MAX_CHUNK_CHARS
 _TAIL_BYTES = 4_096
@@ -187,7 +195,7 @@ class _SearchIndex:
             chars=sum(file.chars for file in known.values()),
         )
         lookup = _Lookup(self._database, {file.number for file in known.values()})
-        terms = {place: _match(text, is_beginning=longer) for place, (text, longer) in words.terms.items()}
+        terms = {place: lookup.match(text, is_beginning=longer) for place, (text, longer) in words.terms.items()}
         counts = {match: lookup.count(match) for match in set(terms.values())}
         rarest = sorted((match for match in counts if counts[match]), key=lambda match: (counts[match], match))
         chosen, unread = lookup.choose(rarest, counts)
@@ -340,12 +348,34 @@ class _Lookup:
         spelled = json.dumps(sorted(numbers))
         others = "SELECT count(*) FROM files WHERE passages > 0 AND id NOT IN (SELECT value FROM json_each(?))"
         self._numbers = spelled if _number(database.execute(others, [spelled])) else None
+        places = (
+            "SELECT min((SELECT min(id) FROM passages WHERE file = value)), "
+            "max((SELECT max(id) FROM passages WHERE file = value)) FROM json_each(?)"
+        )
+        self._first, self._last = database.execute(places, [spelled]).fetchone()
+        database.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab (main, words, row)")
+
+    def match(self, term: str, *, is_beginning: bool) -> str:
+        """Return an expression of FTS5 for a term, or for all terms with this beginning."""
+        if not is_beginning:
+            return _quoted(term)
+        query = "SELECT term FROM terms WHERE term >= ? AND term < ? LIMIT ?"
+        forms = self._database.execute(query, [term, term + chr(sys.maxunicode), _MOST_FORMS + 1]).fetchall()
+        if not forms or len(forms) > _MOST_FORMS:
+            return f"{_quoted(term)}*"
+        return "(" + " OR ".join(_quoted(form) for (form,) in forms) + ")"
 
     def count(self, match: str) -> int:
-        """Return how many passages match; if all files are searched, those of removed files count as well."""
-        if self._numbers is None:
-            return _number(self._database.execute("SELECT count(*) FROM words WHERE words MATCH ?", [match]))
-        return len(self._matching(match, -1))
+        """Return how many passages match, above 1,000 about; those of removed files count if all files are searched."""
+        first = self._matching(match, _SAMPLE)
+        if len(first) < _SAMPLE:
+            return len(first)
+        last = self._matching(match, _SAMPLE, order="DESC")
+        between = last[-1] - first[-1] - 1
+        if between <= 0:
+            return len({*first, *last})
+        shares = len(first) / (first[-1] - first[0] + 1), len(last) / (last[0] - last[-1] + 1)
+        return len(first) + len(last) + int(between * sum(shares) / 2)
 
     def choose(self, matches: Sequence[str], counts: Mapping[str, int]) -> tuple[set[int], Collection[str]]:
         """Return the passages to read, and of which *matches* not all are among them; the rarest match comes first."""
@@ -365,15 +395,18 @@ class _Lookup:
             if len(chosen) >= MAX_READ:
                 break
 
-    def _matching(self, match: str, limit: int) -> list[int]:
-        if self._numbers is None:
-            rows = self._database.execute("SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", [match, limit])
-        else:
-            rows = self._database.execute(
-                "SELECT passages.id FROM words JOIN passages ON passages.id = words.rowid "
-                "WHERE words MATCH ? AND passages.file IN (SELECT value FROM json_each(?)) LIMIT ?",
-                [match, self._numbers, limit],
+    def _matching(self, match: str, limit: int, *, order: Literal["ASC", "DESC"] = "ASC") -> list[int]:
+        """Return the first passages that match, or the last ones, in this order."""
+        matching, values = "words WHERE words MATCH ?", list[str | int]([match])
+        if self._numbers is not None:
+            matching = (  # CROSS JOIN: SQLite would sometimes look each passage up in the words, at 20 times the cost
+                "words CROSS JOIN passages ON passages.id = words.rowid "
+                "WHERE words MATCH ? AND words.rowid BETWEEN ? AND ? "
+                "AND passages.file IN (SELECT value FROM json_each(?))"
             )
+            values += [self._first, self._last, self._numbers]
+        query = f"SELECT words.rowid FROM {matching} ORDER BY words.rowid {order} LIMIT ?"  # noqa: S608 - of these
+        rows = self._database.execute(query, [*values, limit])
         return [number for (number,) in rows]
 
 
@@ -382,9 +415,9 @@ def _number(cursor: sqlite3.Cursor) -> int:
     return int(cursor.fetchone()[0])
 
 
-def _match(term: str, *, is_beginning: bool) -> str:
+def _quoted(term: str) -> str:
     """Return a term as FTS5 spells it."""
-    return f'"{term}"*' if is_beginning else f'"{term}"'
+    return '"' + term.replace('"', '""') + '"'
 
 
 def _spelled(version: Version) -> str:
