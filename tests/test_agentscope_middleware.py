@@ -26,6 +26,7 @@ from agentscope.message import (
     ToolCallState,
     ToolResultBlock,
     ToolResultState,
+    Usage,
     UserMsg,
 )
 from agentscope.model import ChatResponse
@@ -56,11 +57,13 @@ from buoyline.compression.summarizers.attempts import FailureKind
 from buoyline.errors import ConfigError, ContextOverflowError, StorageError, SummaryError, WorkspaceFull
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware
 from buoyline.integrations.agentscope.agents import beginning, messages_of, model_input, pieces_of, tokens_of
+from buoyline.integrations.agentscope.context import AgentLog, AgentMemory, context_of
 from buoyline.integrations.agentscope.lookups import workspace_tools
 from buoyline.integrations.agentscope.summarizer import _failure
 from buoyline.messages.registry import detect
 from buoyline.offloader import ToolRule
-from buoyline.tokens import default_counter
+from buoyline.offloader.protocol import abilities_of
+from buoyline.tokens import as_text_counter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
 from buoyline.window import ContextCompressed, Event, ResultOffloaded, SummarySqueezed
 from buoyline.workspace import Quotas
@@ -816,6 +819,23 @@ class TestPieces:
                 calls.remove(result.call_id)
             else:
                 assert result.call_id not in before
+
+    async def test_a_message_that_has_grown_since_it_was_read_is_cut_into_its_pieces(self) -> None:
+        workspace = MemoryWorkspace()
+        answer = AssistantMsg("pilot", [TextBlock(text="Aye.")])
+        of = state("s1", UserMsg("user", "Go."), answer)
+        abilities = abilities_of(workspace)
+        memory, counter = AgentMemory(of, AgentLog(abilities, "s1")), default_counter()
+        first = await context_of(memory, as_text_counter(counter))
+        assert first.state.messages[1].native is answer
+        answer.content.append(HintBlock(hint="Mind the shoal."))
+        grown = await context_of(memory, as_text_counter(counter))
+        natives = [entry.native for entry in grown.state.messages]
+        assert [native.content for native in natives[1:]] == [answer.content[:1], answer.content[1:]]
+        answer.append_usage(Usage(input_tokens=7, output_tokens=3))
+        grown = await context_of(memory, as_text_counter(counter))
+        assert [entry.native.usage for entry in grown.state.messages[1:]] == [answer.usage] * 2
+        assert grown.state.messages[1].message is first.state.messages[1].message
 
     def test_another_conversation_is_not_taken_for_the_archived_one(self) -> None:
         mine, theirs = [UserMsg("user", "Ahoy.")], [UserMsg("user", "Ahoy.")]

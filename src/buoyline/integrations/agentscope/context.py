@@ -189,21 +189,24 @@ class _KnownPiece(NamedTuple):
     """A piece of the last context.
 
     Attributes:
-        content: JSON of the message without its blocks, and of each block of the piece.
+        content: JSON of the message without its blocks and what belongs to the whole reply, and of each block.
+        reply: JSON of what belongs to the whole reply.
         key: Its `key_of`.
         entry: What the engine got for it.
     """
 
     content: Sequence[str]
+    reply: str
     key: bytes
     entry: Entry
 
-    def is_of(self, piece: Piece, content: Sequence[str]) -> bool:
-        """Return whether *piece* has the same *content*, in the very same objects."""
-        if content != self.content or piece.changed is not None:
-            return False
+    def is_made_of(self, piece: Piece) -> bool:
+        """Return whether the engine got the very objects of *piece*, and no others."""
         native: Msg = self.entry.native
-        return native is piece.message if piece.is_whole else all(map(is_, piece.blocks, native.content))
+        if piece.is_whole:
+            return native is piece.message
+        # A message that was whole, and has grown since, has more blocks than the piece.
+        return len(native.content) == len(piece.blocks) and all(map(is_, piece.blocks, native.content))
 
 
 class _Agreement(NamedTuple):
@@ -250,7 +253,7 @@ class _Reader:
     def __init__(self, memory: AgentMemory, counter: TextCounter) -> None:
         """Know what *memory* knows."""
         self._memory, self._counter = memory, counter
-        self._frames = dict[int, str]()
+        self._frames = dict[int, tuple[str, str]]()
         self.entries = dict[bytes, Entry]()
         self.pieces = dict[tuple[str, str], _KnownPiece]()
 
@@ -263,13 +266,18 @@ class _Reader:
         """Return the entry of a piece: that of the last context if nothing in it has changed."""
         message, found = piece.message, self._memory.pieces.get(piece.key)
         if id(message) not in self._frames:
-            self._frames[id(message)] = message.model_dump_json(exclude={"content"})
-        content = [self._frames[id(message)], *(block.model_dump_json() for block in piece.blocks)]
-        if found is None or not found.is_of(piece, content):
+            own = message.model_dump_json(exclude={"content", *_OF_A_REPLY})
+            self._frames[id(message)] = own, message.model_dump_json(include=_OF_A_REPLY)
+        own, reply = self._frames[id(message)]
+        content = [own, *(block.model_dump_json() for block in piece.blocks)]
+        if found is None or piece.changed is not None or content != found.content:
             native = piece.native
             key = await self._read(native)
             entry = replace(self.entries[key], native=native, index=index, pinned=pinned)
-            found = _KnownPiece(content, key, entry)
+            found = _KnownPiece(content, reply, key, entry)
+        elif reply != found.reply or not found.is_made_of(piece):
+            entry = replace(found.entry, native=piece.native, index=index, pinned=pinned)
+            found = found._replace(reply=reply, entry=entry)
         elif (found.entry.index, found.entry.pinned) != (index, pinned):
             found = found._replace(entry=replace(found.entry, index=index, pinned=pinned))
         self.entries[found.key], self.pieces[piece.key] = found.entry, found
