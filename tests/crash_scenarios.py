@@ -18,6 +18,7 @@ from crash_states import ROOT, Crash, Disk, Entries, Mark, Operation, Recorder, 
 from buoyline.errors import BuoylineError, CorruptError, NotFoundError, StaleWindowError
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Media, Text, ToolResult, times
+from buoyline.offloader import ModelCall
 from buoyline.offloader.view import view_of
 from buoyline.workspace import LocalWorkspace, session
 from buoyline.workspace.pool import WorkerPool
@@ -202,12 +203,15 @@ class Start(Call):
         assert (await workspace.load_window(SESSION)).settings == self.settings
 
 
+CALLS = [ModelCall("2026-05-01T12:00:00.000Z", 3, {"messages": 70}, {"input_tokens": 90}, "a-model")]
+
+
 @dataclass(frozen=True)
 class Extend(Call):
     messages: tuple[Any, ...]
 
     async def run(self, workspace: LocalWorkspace) -> None:
-        await workspace.extend_window(SESSION, self.messages, [])
+        await workspace.extend_window(SESSION, self.messages, [], calls=CALLS)
 
     def after(self, contents: Contents) -> Contents:
         return self.under_way(contents)[-1]
@@ -230,7 +234,7 @@ class Replace(Call):
     head: tuple[str, ...]
 
     async def run(self, workspace: LocalWorkspace) -> None:
-        await workspace.replace_window(SESSION, self.messages, self.head, 0, [])
+        await workspace.replace_window(SESSION, self.messages, self.head, 0, [], calls=CALLS)
 
     def after(self, contents: Contents) -> Contents:
         return replace(contents, window=self.messages, head=self.head)

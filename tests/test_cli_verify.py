@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from buoyline import ContextWindow
 from buoyline.cli import main
 from buoyline.workspace import LocalWorkspace
 
@@ -220,6 +221,31 @@ def test_a_session_is_counted(workdir: Path) -> None:
     assert found["bytes_by_kind"]["tool results"] == 2_005
     assert found["bytes_by_kind"]["views"] == files["tool_result-c1.view.txt"]
     assert found["oldest"] <= found["newest"]
+
+
+async def test_the_model_calls_of_a_window_are_counted(tmp_path: Path) -> None:
+    window = ContextWindow(session_id="s1", offloader=LocalWorkspace(tmp_path))
+    for turn in range(3):
+        await window.add({"role": "user", "content": f"turn {turn}"})
+        await window.prepare()
+        if turn:
+            usage = {"prompt_tokens": 50 * turn, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 30}}
+            assert window.note_usage({"model": "gpt-4o", "usage": usage})
+    await window.save()
+    found = _json(tmp_path, "stats", "s1")
+    expected = {
+        "model_calls": 3,
+        "model_calls_with_usage": 2,
+        "input_tokens": 150,
+        "cached_tokens": 60,
+        "cache_write_tokens": 0,
+        "output_tokens": 18,
+    }
+    assert found.items() >= expected.items()
+    assert (
+        "model calls     3, 150 tokens of input, 40% of them from the prompt cache, 18 of output, "
+        "in the 2 with the provider's count"
+    ) in _run(tmp_path, "stats").stdout.splitlines()
 
 
 def test_a_workspace_is_counted_with_a_shared_blob_once(workdir: Path) -> None:

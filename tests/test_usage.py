@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.errors import UsageError
-from buoyline.tokens.usage import Usage, usage_of
+from buoyline.tokens.usage import Usage, model_of, usage_of
 
 CHAT_COMPLETION = {
     "id": "c",
@@ -91,12 +91,48 @@ RESPONSES: dict[str, Any] = {
 )
 def test_usage_of_the_providers_own_objects_is_read(module: str, name: str, content: dict[str, Any]) -> None:
     theirs = pytest.importorskip(module, reason=f"{module.partition('.')[0]} is an extra for tests")
-    assert usage_of(getattr(theirs, name).model_validate(content)) == Usage(1_000, 20)
+    usage = usage_of(getattr(theirs, name).model_validate(content))
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens, usage.cached_tokens) == (1_000, 20, 900)
 
 
 @pytest.mark.parametrize("response", RESPONSES.values(), ids=RESPONSES.keys())
 def test_usage_is_read_with_what_was_cached_and_without_what_is_not_sent_again(response: object) -> None:
-    assert usage_of(response) == Usage(1_000, 20)
+    usage = usage_of(response)
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens) == (1_000, 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "cached", "written"),
+    [
+        ("openai json", 900, 0),
+        ("openai usage", 900, 0),
+        ("anthropic json", 900, 97),
+        ("anthropic usage", 900, 97),
+        ("bedrock", 997, 0),
+        ("gemini json", 900, 0),
+        ("gemini object", 0, 0),
+        ("langchain", 900, 0),
+        ("litellm", 900, 97),
+    ],
+)
+def test_tokens_read_from_a_cache_and_written_to_one_are_known(name: str, cached: int, written: int) -> None:
+    usage = usage_of(RESPONSES[name])
+    assert usage is not None
+    assert (usage.cached_tokens, usage.cache_write_tokens) == (cached, written)
+
+
+def test_no_more_tokens_are_cached_than_were_sent() -> None:
+    usage = usage_of({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 99}})
+    assert usage == Usage(10, 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("response", "model"), [(CHAT_COMPLETION, "gpt-4o"), (SimpleNamespace(model="m"), "m"), ({"model": 7}, ""), (3, "")]
+)
+def test_a_response_may_name_its_model(response: object, model: str) -> None:
+    assert model_of(response) == model
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,25 @@
 
 import logging
 import math
+import os
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from buoyline import ContextConfig, ContextWindow, MemoryWorkspace
+from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import UsageError
+from buoyline.maintenance.verify import verify
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
 from buoyline.tokens.usage import Usage
 from buoyline.window import ContextCompressed, Event
+from buoyline.window.log import ContextLog
 from buoyline.window.usage import Request, UsageCalibration
 
 
@@ -37,7 +41,7 @@ def counted(messages: Sequence[Any]) -> int:
 
 
 def window(**options: Any) -> ContextWindow:
-    return ContextWindow(session_id="s1", offloader=MemoryWorkspace(), **{"size": 10_000, **options})
+    return ContextWindow(session_id="s1", **{"offloader": MemoryWorkspace(), "size": 10_000, **options})
 
 
 async def test_without_usage_everything_is_counted() -> None:
@@ -347,3 +351,78 @@ def test_the_scale_is_how_much_faster_the_providers_count_grows(steps: list[tupl
     calibration.drop()
     assert calibration.total(1_000, 0) == math.ceil(1_000 * calibration.scale)
     assert calibration.ours(calibration.scale * 1_000) in {999, 1_000}
+
+
+async def test_each_call_is_recorded_with_its_tokens_usage_and_model(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    opened = ContextWindow(session_id="s1", offloader=workspace, size=10_000, system="Be brief.")
+    totals = list[int]()
+    for turn in range(3):
+        await opened.add(user(words(40 * (turn + 1))))
+        await opened.prepare()
+        totals.append(opened.tokens)
+        opened.note_usage({"model": "m-1", "usage": {"prompt_tokens": opened.tokens, "completion_tokens": 5}})
+        await opened.add(assistant("yes"))
+        await opened.save()
+        opened = await ContextWindow.resume(workspace, "s1")
+
+    calls = workspace.session("s1").model_calls()
+    assert [call.end for call in calls] == [1, 3, 5]
+    assert [sum(call.tokens.values()) for call in calls] == totals
+    assert [call.tokens["fixed"] for call in calls] == [default_counter().count("Be brief.")] * 3
+    assert [dict(call.usage) for call in calls] == [
+        {"input_tokens": total, "output_tokens": 5, "cached_tokens": 0, "cache_write_tokens": 0} for total in totals
+    ]
+    assert {call.model for call in calls} == {"m-1"}
+    assert sorted(call.time for call in calls) == [call.time for call in calls]
+    assert verify(workspace).findings == ()
+
+
+async def test_a_call_without_usage_is_recorded_once_the_next_one_is_made() -> None:
+    workspace = MemoryWorkspace()
+    opened = ContextWindow(session_id="s1", offloader=workspace)
+    for _ in range(3):
+        await opened.add(user("again"))
+        await opened.prepare()
+    assert len(workspace.session("s1").model_calls()) == 1
+    await opened.add(user("and again"))
+    await opened.save()
+    calls = workspace.session("s1").model_calls()
+    assert [(call.end, dict(call.usage), call.model) for call in calls] == [(1, {}, ""), (2, {}, "")]
+
+
+async def test_a_compaction_records_calls_and_counts_the_summary_apart() -> None:
+    workspace = MemoryWorkspace()
+    opened = window(size=4_000, offloader=workspace)
+    for turn in range(30):
+        await opened.add(user(f"{turn} {words(60)}"))
+        await opened.prepare()
+        opened.note_usage(Usage(opened.tokens))
+        await opened.add(assistant("yes"))
+    await opened.save()
+    calls = workspace.session("s1").model_calls()
+    assert [call.end for call in calls] == list(range(1, 60, 2))
+    assert calls[0].tokens["summary"] == 0 < calls[-1].tokens["summary"]
+
+
+async def test_records_of_calls_cost_no_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = list[int]()
+    real = os.fdatasync
+
+    def counted_sync(descriptor: int) -> None:
+        synced.append(descriptor)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fdatasync", counted_sync)
+    counts = list[int]()
+    for records_calls in (True, False):
+        if not records_calls:
+            monkeypatch.setattr(ContextLog, "note_call", lambda *_: None)
+        opened = window(offloader=LocalWorkspace(tmp_path / str(records_calls)))
+        synced.clear()
+        for _ in range(5):
+            await opened.add(user("again"))
+            await opened.prepare()
+            opened.note_usage(Usage(opened.tokens))
+        counts.append(len(synced))
+    assert counts[0] == counts[1] > 0

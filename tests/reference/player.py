@@ -219,12 +219,14 @@ class Player:
         """Give the stubs of all versions the same previews and token counts, and all versions the same presets.
 
         Previews of large results and the counts in their stubs differ on purpose since the baseline, and with their
-        tokens all that a window plans. So do presets: those of the baseline mask old results before each call.
+        tokens all that a window plans. So do presets: those of the baseline mask old results before each call. The
+        baseline records no calls.
         """
         stubs: Any = importlib.import_module("buoyline.offloader.stub")
         stubs._COUNTED_BYTES = 1 << 22  # the size up to which the baseline counts exactly
         if self.names.is_new:
             importlib.import_module("buoyline.management.registry")  # a window imports it when it has a document
+            importlib.import_module("buoyline.window.log").ContextLog.note_call = _do_nothing  # a new kind of record
         for name, module in [*sys.modules.items()]:
             if name.startswith("buoyline.") and ".previews" not in name and hasattr(module, "preview_of"):
                 module.preview_of = _first_lines  # type: ignore[attr-defined]
@@ -527,6 +529,10 @@ def _stepped(work: Coroutine[Any, Any, Plain], last: int, cancel: Callable[[], o
 def _count_identifiers(salt: str) -> None:
     numbers = itertools.count(1)
     uuid.uuid4 = lambda: uuid.UUID(f"b0a7{salt:0>4}{next(numbers):024x}")
+
+
+def _do_nothing(*_: object) -> None:
+    pass
 
 
 def _built_in_then(built_in: Callable[[str], Any], name: str) -> Any:

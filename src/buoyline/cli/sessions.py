@@ -23,9 +23,12 @@ from buoyline.cli.output import (
     terminal_width,
 )
 from buoyline.errors import CorruptError, NotFoundError, StorageError
+from buoyline.offloader import ModelCall
+from buoyline.tokens.usage import USAGE_FIELDS
 from buoyline.workspace import LocalWorkspace, Status, StoredSession, layout
 from buoyline.workspace.content import data_names
 from buoyline.workspace.index import Index
+from buoyline.workspace.records import call_from
 
 if TYPE_CHECKING:
     from buoyline.offloader.protocol import WindowState
@@ -179,6 +182,7 @@ class Stats:
         source_tokens: Of the summarised messages.
         files: Bytes by kind of file: ``archive``, ``journal``, ``transcript``, ``tool results``, ``views``,
             ``summaries``, ``window``, ``torn`` and ``other``.
+        calls: Model calls that windows recorded.
         times: Of the session's creation, and of each archiving and storing; ISO 8601 in UTC.
     """
 
@@ -189,6 +193,7 @@ class Stats:
     source_tokens: int
     summary_tokens: int
     files: Counter[str]
+    calls: Sequence[ModelCall]
     times: Sequence[str]
 
 
@@ -199,7 +204,8 @@ class Stats:
 def stats_command(session: str | None, workdir: Path, *, as_json: bool) -> int:
     """Count what a workspace holds, or one SESSION of it.
 
-    It counts messages, tool results, blobs and summaries, with their bytes and tokens.
+    It counts messages, tool results, blobs and summaries, with their bytes and tokens, and the model calls of windows,
+    with the share of their input that the provider read from its prompt cache.
 
     Exit status: 0 done, 1 a session is damaged and left out.
 
@@ -244,6 +250,7 @@ def stats_of(session: StoredSession) -> Stats:
         source_tokens=sum(summary.get("source_tokens", 0) for summary in summaries),
         summary_tokens=sum(summary.get("tokens", 0) for summary in summaries),
         files=files,
+        calls=list(map(call_from, index.model_calls)),
         times=[time for time in times if time],
     )
 
@@ -259,6 +266,7 @@ def together(parts: Iterable[Stats]) -> Stats:
         source_tokens=sum(part.source_tokens for part in found),
         summary_tokens=sum(part.summary_tokens for part in found),
         files=sum((part.files for part in found), Counter[str]()),
+        calls=[call for part in found for call in part.calls],
         times=[time for part in found for time in part.times],
     )
 
@@ -304,6 +312,9 @@ def _fields(stats: Stats) -> dict[str, Any]:
         "summary_tokens": stats.summary_tokens,
         "bytes": sum(stats.files.values()),
         "bytes_by_kind": dict(stats.files.most_common()),
+        "model_calls": len(stats.calls),
+        "model_calls_with_usage": sum(bool(call.usage) for call in stats.calls),
+        **{name: sum(call.usage.get(name, 0) for call in stats.calls) for name in USAGE_FIELDS},
         "oldest": min(stats.times, default=""),
         "newest": max(stats.times, default=""),
     }
@@ -335,5 +346,17 @@ def _in_words(stats: Stats) -> Iterator[str]:
     )
     kinds = ", ".join(f"{kind} {size:,}" for kind, size in found["bytes_by_kind"].items())
     yield f"bytes           {found['bytes']:,}: {kinds}"
+    if found["model_calls"]:
+        yield f"model calls     {found['model_calls']:,}, {_usage_in_words(found)}"
     oldest, newest = (local_time(found[name]) or "an unknown time" for name in ("oldest", "newest"))
     yield f"from            {oldest} to {newest}"
+
+
+def _usage_in_words(found: Mapping[str, Any]) -> str:
+    if not found["model_calls_with_usage"]:
+        return "without the provider's count; pass it to `note_usage`"
+    share = found["cached_tokens"] / max(found["input_tokens"], 1)
+    return (
+        f"{found['input_tokens']:,} tokens of input, {share:.0%} of them from the prompt cache, "
+        f"{found['output_tokens']:,} of output, in the {found['model_calls_with_usage']:,} with the provider's count"
+    )

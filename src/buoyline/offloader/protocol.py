@@ -8,7 +8,7 @@ works, but results have no lines to cite and sessions cannot resume.
 import json
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -139,6 +139,27 @@ class WindowState:
     settings: Mapping[str, Any]
     archived: int
     times: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """A request that a window handed out, so that its cost can be seen later.
+
+    Attributes:
+        time: When it was handed out, ISO 8601 in UTC.
+        end: Session index behind its newest message.
+        tokens: By our own count, by kind: ``fixed`` (system prompt and tools), ``prefix`` (system messages and pins),
+            ``summary``, ``reinserted`` and ``messages``.
+        usage: By the provider's count, ``input_tokens``, ``output_tokens``, ``cached_tokens`` and
+            ``cache_write_tokens``; see `buoyline.tokens.Usage`. Empty if nobody passed it on.
+        model: Its name in the response; empty if unknown.
+    """
+
+    time: str
+    end: int
+    tokens: Mapping[str, int]
+    usage: Mapping[str, int] = field(default_factory=dict[str, int])
+    model: str = ""
 
 
 class ResultStore(Protocol):
@@ -293,14 +314,16 @@ class WindowLog(Protocol):
         times: Sequence[str] = (),
         dialects: Sequence[str] = (),
         stubs: Sequence[tuple[str, StoredResult]] = (),
+        calls: Sequence[ModelCall] = (),
         writer: str = "",
     ) -> None:
         """Store messages that were added to the context, and the session indexes of all pins.
 
         *times* says when each message was added, in ISO 8601, and *dialects* names its dialect. Each may be empty;
         any other number raises `ValueError`. Without *dialects*, these are detected. The *stubs*, texts with their
-        results, are recorded first, as `ResultStore.record_stub` does. A *writer* that neither began nor claimed the
-        window gets `StaleWindowError`; without a writer nothing is checked.
+        results, are recorded first, as `ResultStore.record_stub` does. The *calls* are recorded without a sync of their
+        own. A *writer* that neither began nor claimed the window gets `StaleWindowError`; without a writer nothing is
+        checked.
         """
         ...
 
@@ -315,6 +338,7 @@ class WindowLog(Protocol):
         times: Sequence[str] = (),
         dialects: Sequence[str] = (),
         stubs: Sequence[tuple[str, StoredResult]] = (),
+        calls: Sequence[ModelCall] = (),
         writer: str = "",
     ) -> None:
         """Store the context after a compaction; see `WindowState`, and `extend_window` for *writer*."""

@@ -1,11 +1,14 @@
 """The token usage of a request, read from a provider's response."""
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, SupportsIndex, cast
+from functools import reduce
+from typing import Any, Final, NamedTuple, SupportsIndex, cast
 
 from buoyline.errors import UsageError
+
+USAGE_FIELDS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +18,8 @@ class Usage:
     Attributes:
         input_tokens: Of the whole request, including tokens read from a cache and written to one.
         output_tokens: Of the part of the answer that will be sent again; 0 if unknown.
+        cached_tokens: Of *input_tokens*, those that were read from a cache; 0 if unknown.
+        cache_write_tokens: Of *input_tokens*, those that were written to a cache; 0 if unknown.
 
     Raises:
         UsageError: One of them is not a whole number, or is negative.
@@ -22,11 +27,13 @@ class Usage:
 
     input_tokens: int
     output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
 
     def __post_init__(self) -> None:
-        """Check both."""
-        object.__setattr__(self, "input_tokens", _whole(self.input_tokens, "input_tokens"))
-        object.__setattr__(self, "output_tokens", _whole(self.output_tokens, "output_tokens"))
+        """Check all."""
+        for name in USAGE_FIELDS:
+            object.__setattr__(self, name, _whole(getattr(self, name), name))
 
 
 class _Form(NamedTuple):
@@ -46,6 +53,23 @@ _FORMS = (
     _Form(("prompt_token_count",), "candidates_token_count"),
     _Form(("promptTokenCount",), "candidatesTokenCount"),
 )
+_CACHED = (
+    ("prompt_tokens_details", "cached_tokens"),
+    ("cache_read_input_tokens",),
+    ("input_tokens_details", "cached_tokens"),
+    ("input_token_details", "cache_read"),
+    ("cacheReadInputTokens",),
+    ("cached_content_token_count",),
+    ("cachedContentTokenCount",),
+)
+_CACHE_WRITES = (
+    ("cache_creation_input_tokens",),
+    ("input_tokens_details", "cache_write_tokens"),
+    ("input_token_details", "cache_creation"),
+    ("cacheWriteInputTokens",),
+)
+"""Ways to the fields with the tokens that were read from a cache, and written to one."""
+
 _HOLDERS = ("usage", "usage_metadata", "usageMetadata")
 
 
@@ -83,17 +107,30 @@ def usage_of(response: object) -> Usage | None:
     raise UsageError(f"{type(response).__name__} holds none; pass the response of the provider, its usage, or a Usage")
 
 
+def model_of(response: object) -> str:
+    """Return the name of the model that gave *response*; empty if it does not say."""
+    model = _field(response, "model")
+    return model if isinstance(model, str) else ""
+
+
 def _read(usage: object, form: _Form) -> Usage:
     sent = sum(_number(usage, name) for name in form.sent)
     answered = _number(usage, form.answered)
     if form.discarded is not None:
         details, discarded = form.discarded
         answered = max(answered - _number(_field(usage, details), discarded), 0)
-    return Usage(sent, answered)
+    cached = min(_first_number(usage, _CACHED), sent)
+    return Usage(sent, answered, cached, min(_first_number(usage, _CACHE_WRITES), sent - cached))
 
 
 def _form_of(usage: object) -> _Form | None:
     return next((form for form in _FORMS if _field(usage, form.sent[0]) is not None), None)
+
+
+def _first_number(usage: object, ways: Iterable[Sequence[str]]) -> int:
+    """Return the number at the first of *ways* that leads to one; 0 if none does."""
+    found = (reduce(_field, way, usage) for way in ways)
+    return next((_whole(value, "the cached tokens") for value in found if value is not None), 0)
 
 
 def _number(usage: object, name: str) -> int:

@@ -59,6 +59,16 @@ class TokenBudget:
         """Return the tokens of everything, by our own count."""
         return self.fixed_tokens + state.leading_tokens + state.messages.tokens
 
+    def tokens_by_kind(self, state: State) -> dict[str, int]:
+        """Return the parts of `own_tokens`, by the names of `ModelCall.tokens`."""
+        return {
+            "fixed": self.fixed_tokens,
+            "prefix": state.prefix.tokens,
+            "summary": state.leading_tokens - state.prefix.tokens - state.reinserted.tokens,
+            "reinserted": state.reinserted.tokens,
+            "messages": state.messages.tokens,
+        }
+
     def tokens(self, state: State) -> int:
         """Return the tokens of everything, by the provider's count as far as that is known."""
         answer = self.usage.answer

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final, NamedTuple
 
 from buoyline.compression import Summary
@@ -10,8 +10,9 @@ from buoyline.compression.summary import summary_from
 from buoyline.errors import CorruptError, NotFoundError, StaleWindowError
 from buoyline.messages import Converted, Text, convert
 from buoyline.messages.registry import dialect_named
-from buoyline.offloader import Abilities, StoredResult, WindowLog, WindowState
+from buoyline.offloader import Abilities, ModelCall, StoredResult, WindowLog, WindowState
 from buoyline.tokens import TextCounter
+from buoyline.tokens.usage import Usage
 from buoyline.window.events import ResultOffloaded
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of
 
@@ -69,6 +70,7 @@ class ContextLog:
         session_id: The session.
         writer: Identifies this window: the log refuses others once one has taken over.
         stubs: Stubs with their results that the next change records.
+        calls: Model calls that are not recorded yet. The newest waits for its usage, or for the next one.
     """
 
     def __init__(self, log: WindowLog | None, session_id: str) -> None:
@@ -77,6 +79,22 @@ class ContextLog:
         self.session_id = session_id
         self.writer = uuid.uuid4().hex
         self.stubs: dict[str, StoredResult] = {}
+        self.calls: list[ModelCall] = []
+
+    def note_call(self, call: ModelCall) -> None:
+        """Let the next change record a model call."""
+        if self.log is not None:
+            self.calls.append(call)
+
+    def note_usage(self, usage: Usage, model: str) -> None:
+        """Add what the provider said of the newest call, unless that is recorded already."""
+        if self.calls:
+            self.calls[-1] = replace(self.calls[-1], usage=asdict(usage), model=model)
+
+    @property
+    def finished_calls(self) -> list[ModelCall]:
+        """The calls that the next change records."""
+        return self.calls if self.calls and self.calls[-1].usage else self.calls[:-1]
 
     async def start(self, settings: Mapping[str, Any]) -> None:
         """Begin a window without messages; may be repeated.
@@ -110,16 +128,34 @@ class ContextLog:
             times.append(entry.added)
             dialects.append(entry.dialect)
         session_id, writer, stubs = self.session_id, self.writer, list(self.stubs.items())
+        calls = self.finished_calls
         if isinstance(write, Extend):
             await self.log.extend_window(
-                session_id, natives, sorted(write.pins), times=times, dialects=dialects, stubs=stubs, writer=writer
+                session_id,
+                natives,
+                sorted(write.pins),
+                times=times,
+                dialects=dialects,
+                stubs=stubs,
+                calls=calls,
+                writer=writer,
             )
         else:
             kinds, first = [kind_of(entry) for entry in write.state.leading], write.state.messages.first
             pins = sorted(write.state.pins)
             await self.log.replace_window(
-                session_id, natives, kinds, first, pins, times=times, dialects=dialects, stubs=stubs, writer=writer
+                session_id,
+                natives,
+                kinds,
+                first,
+                pins,
+                times=times,
+                dialects=dialects,
+                stubs=stubs,
+                calls=calls,
+                writer=writer,
             )
+        del self.calls[: len(calls)]
         for stub, _ in stubs:
             self.stubs.pop(stub, None)
 

@@ -13,11 +13,11 @@ from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.settings import explained
 from buoyline.messages.registry import dialect_named
 from buoyline.messages.times import now
-from buoyline.offloader import Offloader, StoredResult, ToolOutput, WindowState
+from buoyline.offloader import ModelCall, Offloader, StoredResult, ToolOutput, WindowState
 from buoyline.offloader.protocol import abilities_of
 from buoyline.tokens import as_text_counter, default_counter
 from buoyline.tokens.messages import count_result
-from buoyline.tokens.usage import usage_of
+from buoyline.tokens.usage import model_of, usage_of
 from buoyline.window.budget import TokenBudget
 from buoyline.window.context import Context
 from buoyline.window.engine import Engine
@@ -326,11 +326,16 @@ class ContextWindow:
     def note_usage(self, response: Any) -> bool:
         """Take the provider's count of the last request; see docs/window.md."""
         usage = usage_of(response)
-        return usage is not None and self._context.budget.usage.note(usage)
+        if usage is None or not self._context.budget.usage.note(usage):
+            return False
+        self._context.log.note_usage(usage, model_of(response))
+        return True
 
     async def save(self) -> None:
-        """Write added messages down, if no `prepare` follows; see `resume`."""
+        """Write added messages and usage down, if no `prepare` follows."""
         await self._settle(self.management)
+        if self._context.log.finished_calls:
+            await self._context.log.check(self._context.state)
 
     async def close(self) -> None:
         """Stop the compaction in the background; nothing is lost."""
@@ -410,6 +415,7 @@ class ContextWindow:
     def _hand_out(self) -> list[Any]:
         state, budget = self._context.state, self._context.budget
         budget.usage.hand_out(Request(budget.own_tokens(state), state.messages.end))
+        self._context.log.note_call(ModelCall(now(), state.messages.end, budget.tokens_by_kind(state)))
         return self._translation.of(state)
 
     async def _open(self) -> None:

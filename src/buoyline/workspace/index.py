@@ -35,6 +35,7 @@ class Index(JournalState):
     batch_ids: dict[str, Batch] = field(default_factory=dict)
     results: dict[str, Record] = field(default_factory=dict)
     calls: dict[str, Record] = field(default_factory=dict)
+    model_calls: list[Record] = field(default_factory=list)
     stubs: dict[str, Record] = field(default_factory=dict)
     summaries: list[ByteRange] = field(default_factory=list)
     lines: list[list[Record]] = field(default_factory=list)
@@ -109,5 +110,7 @@ class Index(JournalState):
                 self.lines = [*self.lines[-1:], []]
             case "lines" if self.lines:
                 self.lines[-1].append(record)
+            case "call":
+                self.model_calls.append(record)
             case _:
                 pass

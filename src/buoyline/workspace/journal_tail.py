@@ -138,6 +138,9 @@ _ONCE = ("batch", "result", "stub", "summary", "settings", "pins", "writer", "li
 _KEPT: Mapping[str, int] = {**dict.fromkeys(_ONCE, 1), "window": 2}
 """How many of the newest records of each kind a writer needs."""
 
+_UNSYNCED = ("lines", "call")
+"""Records that no later write depends on, so that none waits for their sync."""
+
 
 class JournalTail(JournalState):
     """The state of a session for a writer: the newest records, and others on request.
@@ -210,7 +213,7 @@ class JournalTail(JournalState):
         elif self._is_durable:
             self._proven = Synced(*map(max, self._proven, self.synced))
         self.end = offset + len(line) + 1
-        if op != "lines":
+        if op not in _UNSYNCED:
             self._counted_end = self.end
         self._tail = tail_of(line)
         self.apply(record, offset)

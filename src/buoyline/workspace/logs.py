@@ -8,6 +8,7 @@ from typing import Any
 from buoyline.errors import CorruptError, SessionExistsError, StorageError
 from buoyline.messages import spell
 from buoyline.messages.times import now
+from buoyline.offloader.protocol import ModelCall
 from buoyline.workspace import layout, summary_facts
 from buoyline.workspace.blobs import Blobs, hex_runs
 from buoyline.workspace.commit import Appender
@@ -15,6 +16,7 @@ from buoyline.workspace.journal import ByteRange, Record, byte_range_fields
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.quotas import UNLIMITED, QuotaChecker, facts_numbers
 from buoyline.workspace.records import (
+    call_record,
     check_writer,
     checked_times,
     lines_record,
@@ -150,11 +152,13 @@ class Window:
         times: Sequence[str] = (),
         dialects: Sequence[str] = (),
         stubs: Sequence[tuple[str, str]] = (),
+        calls: Sequence[ModelCall] = (),
         writer: str = "",
     ) -> None:
         """Append messages that were added to the context, and record the pins if they changed; durable on return.
 
-        The *stubs*, texts with the file of their result, are recorded first.
+        The *stubs*, texts with the file of their result, are recorded first. The *calls* are durable with the next sync
+        of the journal.
 
         Raises:
             StaleWindowError: Another writer has taken the window over; nothing was changed.
@@ -168,7 +172,7 @@ class Window:
             self._quota.check_new(self._session, size_bytes, [growth])
         with self._lease(content), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, writer)
-            records: list[Record] = []
+            records, called = list[Record](), list(map(call_record, calls))
             if tuple(pins) != tail.pins:
                 records.append({"op": "pins", "pins": list(pins), "time": now()})
             held_bytes = appender.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
@@ -177,13 +181,15 @@ class Window:
             if self._quota.is_limited:
                 growth = lines_record(held_bytes + size_bytes, 0, times=times, is_durable=appender.syncs_at_once)
                 grown = [growth] if content else []
-                self._quota.admit(self._session, tail, size_bytes, [*unknown, *grown, *records])
+                self._quota.admit(self._session, tail, size_bytes, [*unknown, *grown, *called, *records])
             for record in unknown:
                 appender.note(record, durable=False)
             before, end = appender.append_lines(layout.WINDOW_FILE, content), tail.end
             try:
                 if content:
                     appender.note(_grown(tail, appender, before, content, times), durable=False)
+                for record in called:
+                    appender.note(record, durable=False)
                 for record in records:
                     appender.note(record)
             except StorageError:
@@ -202,9 +208,10 @@ class Window:
         times: Sequence[str] = (),
         dialects: Sequence[str] = (),
         stubs: Sequence[tuple[str, str]] = (),
+        calls: Sequence[ModelCall] = (),
         writer: str = "",
     ) -> None:
-        """Write the context after a compaction; durable on return. See `extend` for *stubs*.
+        """Write the context after a compaction; durable on return. See `extend` for *stubs* and *calls*.
 
         Raises:
             StaleWindowError: Another writer has taken the window over; nothing was changed.
@@ -218,10 +225,10 @@ class Window:
         with self._lease(content), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, writer)
             replaced = appender.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
-            unknown = unknown_stubs(tail, stubs)
-            self._quota.admit(self._session, tail, len(content) - replaced, [*unknown, record])
-            for stub in unknown:
-                appender.note(stub, durable=False)
+            first_noted = [*unknown_stubs(tail, stubs), *map(call_record, calls)]
+            self._quota.admit(self._session, tail, len(content) - replaced, [*first_noted, record])
+            for other in first_noted:
+                appender.note(other, durable=False)
             before = tail.end
             self._reaffirm(tail, appender)
             appender.note(record)

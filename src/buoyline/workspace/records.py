@@ -1,4 +1,4 @@
-"""Records of a session's journal other than batches: tool results, stubs, and the window.
+"""Records of a session's journal other than batches: tool results, stubs, the window, and model calls.
 
 Pure. Source: docs/format.md, "journal.jsonl".
 """
@@ -13,7 +13,7 @@ from buoyline.messages import spell
 from buoyline.messages.jsonl import parse
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.messages.times import now, time_from
-from buoyline.offloader.protocol import WindowState
+from buoyline.offloader.protocol import ModelCall, WindowState
 from buoyline.workspace.batches import text_digest
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import JournalState, Record
@@ -58,6 +58,18 @@ def lines_record(size_bytes: int, checksum: int, *, times: Sequence[str] = (), i
     """Return the record of a grown ``window.jsonl``; *checksum* is the CRC-32 of all of it."""
     growth: Record = {"op": "lines", "bytes": size_bytes, "crc32": f"{checksum:08x}", "durable": is_durable}
     return {**growth, **_known_times(times)}
+
+
+def call_record(call: ModelCall) -> Record:
+    """Return the record of a model call."""
+    record: Record = {"op": "call", "time": call.time, "end": call.end, "tokens": dict(call.tokens)}
+    known = {"usage": dict(call.usage), "model": call.model}
+    return {**record, **{name: value for name, value in known.items() if value}}
+
+
+def call_from(record: Record) -> ModelCall:
+    """Read the record of a model call."""
+    return ModelCall(record["time"], record["end"], record["tokens"], record.get("usage", {}), record.get("model", ""))
 
 
 def _known_times(times: Sequence[str]) -> Record:

@@ -65,6 +65,10 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _TOO_MANY
 
 
+def _are_counts(value: object) -> bool:
+    return is_object(value) and all(map(_is_count, value.values()))
+
+
 def _is_digest(value: object) -> bool:
     return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
@@ -171,6 +175,7 @@ _SHAPES: Mapping[str, Mapping[str, Check]] = {
         "pins": _are(_is_count),
     },
     "pins": {"pins": _are(_is_count)},
+    "call": {"time": _is_text, "end": _is_count, "tokens": _are_counts},
 }
 
 _LATER: Mapping[str, Mapping[str, Check]] = {
@@ -185,5 +190,6 @@ _LATER: Mapping[str, Mapping[str, Check]] = {
         "partial": _is_text,
     },
     "summary": {"n": _is_count},
+    "call": {"usage": _are_counts, "model": _is_text},
 }
 """Fields that the first journals of this format did not have."""

@@ -9,14 +9,14 @@ from typing import Any
 from buoyline.errors import CorruptError, MessageError, NotFoundError, StorageError
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.payloads import put_back
-from buoyline.offloader.protocol import WindowState
+from buoyline.offloader.protocol import ModelCall, WindowState
 from buoyline.workspace import layout, summary_facts
 from buoyline.workspace.batches import ArchivedMessage, batches_between, line_ranges, messages_of, transcript_lines
 from buoyline.workspace.blobs import payload_behind
 from buoyline.workspace.files import File, Files
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Batch, ByteRange
-from buoyline.workspace.records import whole_lines, window_state
+from buoyline.workspace.records import call_from, whole_lines, window_state
 from buoyline.workspace.summary_facts import joined
 
 # The file may be replaced between reading it and reading its record in the journal.
@@ -118,6 +118,15 @@ class StoredSession:
                 break
             summaries.append(self._summary(number, byte_range, content))
         return summaries
+
+    def model_calls(self) -> list[ModelCall]:
+        """Return the requests that windows handed out, in order; those of a killed process may lack the last one.
+
+        Raises:
+            NotFoundError: There is no such session.
+            CorruptError: The journal is damaged.
+        """
+        return list(map(call_from, self.index().model_calls))
 
     def summaries_with_facts(self) -> list[dict[str, Any]]:
         """Return all summaries in order, the last ones with their facts.

@@ -7,13 +7,14 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from buoyline.errors import NotFoundError
 from buoyline.messages import Message, ToolResult
-from buoyline.offloader.protocol import Abilities, ArchivedBatch, ResultWriter, StoredResult, WindowState
+from buoyline.offloader.protocol import Abilities, ArchivedBatch, ModelCall, ResultWriter, StoredResult, WindowState
 from buoyline.previews.source import Source
 from buoyline.workspace import layout
 from buoyline.workspace.archive import Archive
@@ -341,14 +342,20 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         times: Sequence[str] = (),
         dialects: Sequence[str] = (),
         stubs: Sequence[tuple[str, StoredResult]] = (),
+        calls: Sequence[ModelCall] = (),
         writer: str = "",
     ) -> None:
         """Append to the session's window; see `Window.extend`."""
         await self._write(
             session_id,
-            lambda: (self._named(stubs), self._checked(messages), self._redaction.identifier(writer)),
+            lambda: (
+                self._named(stubs),
+                self._checked(messages),
+                self._redacted_calls(calls),
+                self._redaction.identifier(writer),
+            ),
             lambda s, given: Window(s, self._quota, self._blobs).extend(
-                given[1], pins, times=times, dialects=dialects, stubs=given[0], writer=given[2]
+                given[1], pins, times=times, dialects=dialects, stubs=given[0], calls=given[2], writer=given[3]
             ),
         )
 
@@ -363,6 +370,7 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         times: Sequence[str] = (),
         dialects: Sequence[str] = (),
         stubs: Sequence[tuple[str, StoredResult]] = (),
+        calls: Sequence[ModelCall] = (),
         writer: str = "",
     ) -> None:
         """Replace the session's window; see `Window.replace`."""
@@ -372,10 +380,18 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
                 self._named(stubs),
                 self._checked(messages),
                 self._redaction.texts(head),
+                self._redacted_calls(calls),
                 self._redaction.identifier(writer),
             ),
             lambda s, given: Window(s, self._quota, self._blobs).replace(
-                *given[1:3], first, pins, times=times, dialects=dialects, stubs=given[0], writer=given[3]
+                *given[1:3],
+                first,
+                pins,
+                times=times,
+                dialects=dialects,
+                stubs=given[0],
+                calls=given[3],
+                writer=given[4],
             ),
         )
 
@@ -512,6 +528,9 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
     def _named(self, stubs: Sequence[tuple[str, StoredResult]]) -> list[tuple[str, str]]:
         """Return *stubs* redacted, with the names of their files."""
         return [(self._redaction.text(stub), stored.name) for stub, stored in stubs]
+
+    def _redacted_calls(self, calls: Sequence[ModelCall]) -> list[ModelCall]:
+        return [replace(call, model=self._redaction.identifier(call.model)) for call in calls]
 
     def _open(self) -> None:
         if self._is_open:
