@@ -301,10 +301,12 @@ def test_the_time_that_an_index_takes_is_bounded_and_it_goes_on_from_there(
 
 
 @pytest.mark.usefixtures("small_files")
+@pytest.mark.parametrize("most_ranked", [30_000, 50])
 def test_of_frequent_words_the_passages_with_the_most_of_them_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_ranked: int
 ) -> None:
     monkeypatch.setattr(search_index, "MAX_READ", 20)
+    monkeypatch.setattr(search_index, "_MOST_RANKED", most_ranked)
     workspace = LocalWorkspace(tmp_path, durability="off")
     filler = "x" * (MAX_CHUNK_CHARS - 40)
     rows = [f"## {number}\nharbour {filler}\n\n## {number}\npilot {filler}\n\n" for number in range(100)]
@@ -360,6 +362,19 @@ def test_a_beginning_of_many_words_is_found(tmp_path: Path, monkeypatch: pytest.
     store(workspace, "s1", "c9", "\n\n".join(f"## {form}\n{form} {'x' * 700}" for form in forms))
     assert_same(workspace, "harboured", "pumps", "berths", "quiet lines")
     assert search(workspace, "harboured").total > 3
+
+
+@pytest.mark.usefixtures("small_files")
+def test_passages_with_one_rare_word_are_read_before_those_with_two_frequent_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_index, "MAX_READ", 20)
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    held = ["pilot quay"] * 30 + ["pilot"] * 110 + ["quay"] * 110 + ["seven"] * 22
+    store(workspace, "s1", "c1", "".join(f"## {at}\n{word} {'x' * 700}\n\n" for at, word in enumerate(held)))
+    found = search(workspace, "pilot quay seven")
+    assert found.lines[1].content.startswith("seven")
+    assert found.lines[1].content == scanned(workspace, "pilot quay seven").lines[1].content
 
 
 @pytest.mark.usefixtures("small_files")
