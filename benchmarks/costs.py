@@ -4,7 +4,8 @@
 
 Each session with enough model calls is fed through a policy: without management; with clearing of old results above a
 share of the window, as providers document it on their servers (all but the newest five, if that clears 5,000 tokens);
-and through the code path of ``buoyline replay`` with a trigger and a reserve. The family of a session is the part of
+through the code path of ``buoyline replay`` with a trigger and a reserve; and through the policies of AgentScope and
+Strands, which are the packages' own, with summaries of a fixed size. The family of a session is the part of
 its file's name before the first ``_``.
 
 An exact string (path, identifier, hash, version, URL; 8 characters or more) that the recorded agent writes, that an
@@ -26,12 +27,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression.identifiers import mentions
-from buoyline.inspect.costs import Requests, cost_of
+from buoyline.inspect.costs import RequestCost, Requests, cost_of
 from buoyline.lookups import LOOKUP_RULES, grep, lookup_tools
 from buoyline.messages import Message
 from buoyline.messages.registry import detect
@@ -46,6 +48,7 @@ LEAST_CHARS = 8
 MOST_LOOKUPS = 3
 PATTERN_CHARS = 1_000
 KEPT_RESULTS = 5
+SUMMARY_TOKENS = 800
 LEAST_CLEARED_TOKENS = 5_000
 CLEARED = "[Old tool result content cleared]"
 UNMANAGED, DEFAULT = "no management", "0.8 / 0.1"
@@ -57,6 +60,8 @@ class Policy(Protocol):
     """Holds the messages of a session, and returns those of the next request."""
 
     compactions: int
+    asked: list[tuple[int, int]]
+    """Tokens of each request for a summary, and of its answer."""
 
     async def add(self, message: Native) -> None:
         """Add a message."""
@@ -77,6 +82,7 @@ class Clearing:
     def __init__(self, size: int, share: float | None) -> None:
         """Begin without messages."""
         self.compactions = 0
+        self.asked: list[tuple[int, int]] = []
         self._limit = None if share is None else share * size
         self._messages: list[Native] = []
         self._whole: list[Native] = []
@@ -104,12 +110,42 @@ class Clearing:
         return next((text for one in reversed(self._whole) if missing[0] in (text := said_in(one))), "")
 
 
+class Framework:
+    """A policy of a framework's own, see `side_by_side.policies`. What it drops is not stored, so a tool runs again."""
+
+    def __init__(self, name: str, size: int) -> None:
+        """Begin without messages."""
+        self.compactions = 0
+        self.asked: list[tuple[int, int]] = []
+        self._policy = import_module("side_by_side.policies").POLICIES[name](size, tokens_of, self._note)
+        self._whole: list[Native] = []
+
+    async def add(self, message: Native) -> None:
+        """Add a message."""
+        self._whole.append(message)
+        await self._policy.add(message)
+
+    async def request(self) -> tuple[list[Any], int]:
+        """Return the next request."""
+        messages = await self._policy.request()
+        return messages, sum(map(tokens_of, messages))
+
+    def look_up(self, missing: Sequence[str]) -> str:
+        """Return the newest result that holds one of the strings, as the tool would give it again."""
+        return next((text for one in reversed(self._whole) if missing[0] in (text := said_in(one))), "")
+
+    def _note(self, messages: Sequence[Any]) -> None:
+        self.compactions += 1
+        self.asked.append((sum(map(tokens_of, messages)), SUMMARY_TOKENS))
+
+
 class Compacting:
     """A window of buoyline."""
 
     def __init__(self, workdir: Path, size: int, config: ContextConfig) -> None:
         """Begin a session in an empty directory."""
         self.compactions = 0
+        self.asked: list[tuple[int, int]] = []
         self._workspace = LocalWorkspace(workdir, durability="off")
         self._window = ContextWindow(
             session_id=SESSION,
@@ -146,7 +182,7 @@ class Ratios(NamedTuple):
     reserve: float = 0.1
 
 
-POLICIES: dict[str, Ratios | float | None] = {
+POLICIES: dict[str, Any] = {
     UNMANAGED: None,
     "clearing at 0.8": 0.8,
     "clearing at 0.4": 0.4,
@@ -154,6 +190,7 @@ POLICIES: dict[str, Ratios | float | None] = {
     "0.4 / 0.1": Ratios(0.4),
     "0.3 / 0.05": Ratios(0.3, 0.05),
     "auto": Ratios("auto"),
+    **dict.fromkeys(("AgentScope", "Strands, sliding window", "Strands, summaries"), Framework),
 }
 
 
@@ -249,6 +286,10 @@ async def billed(conversation: Sequence[Native], policy: Policy, size: int) -> B
             bill.output_tokens += tokens_of(message)
         await policy.add(message)
         earlier += said_in(message) + "\n"
+    for tokens, answered in policy.asked:
+        # The messages of a request for a summary begin the last one, so they are in the cache.
+        priced.append(RequestCost(1, 1, tokens, tokens))
+        bill.output_tokens += answered
     cost = cost_of(priced, bill.output_tokens, PRICES)
     bill.compactions = policy.compactions
     bill.input_tokens, bill.cached_tokens = cost.input_tokens + cost.cached_tokens, cost.cached_tokens
@@ -261,15 +302,14 @@ def measure(session: Path, size: int, name: str) -> Bill:
     conversation = [json.loads(line) for line in session.read_text("utf-8").splitlines()]
     ratios = POLICIES[name]
     with tempfile.TemporaryDirectory() as directory:
-        policy: Policy = (
-            Clearing(size, ratios)
-            if not isinstance(ratios, Ratios)
-            else Compacting(
-                Path(directory),
-                size,
-                ContextConfig(trigger_ratio=ratios.trigger, reserve_ratio=ratios.reserve, tool_rules=LOOKUP_RULES),
-            )
-        )
+        policy: Policy
+        if isinstance(ratios, Ratios):
+            config = ContextConfig(trigger_ratio=ratios.trigger, reserve_ratio=ratios.reserve, tool_rules=LOOKUP_RULES)
+            policy = Compacting(Path(directory), size, config)
+        elif ratios is Framework:
+            policy = Framework(name, size)
+        else:
+            policy = Clearing(size, ratios)
         return asyncio.run(billed(conversation, policy, size))
 
 
