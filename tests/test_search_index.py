@@ -179,6 +179,19 @@ def test_a_transcript_that_was_cut_and_went_on_otherwise_is_read_again(tmp_path:
 
 
 @pytest.mark.usefixtures("small_files")
+def test_earlier_forms_of_a_passage_that_grew_take_no_place_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_index, "MAX_READ", 8)
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    for number in range(12):
+        say(workspace, "s1", f"pilot {number}")
+        search(workspace, "pilot")
+    store(workspace, "s1", "c1", "\n\n".join(f"## {number}\npilot {'x' * 700}" for number in range(4)))
+    assert_same(workspace, "pilot")
+
+
+@pytest.mark.usefixtures("small_files")
 def test_after_many_removals_the_index_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_index, "_BATCH", 4)
     workspace = filled(tmp_path)

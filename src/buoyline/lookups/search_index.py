@@ -351,8 +351,11 @@ class _Lookup:
     def __init__(self, database: sqlite3.Connection, numbers: Collection[int]) -> None:
         self._database = database
         spelled = json.dumps(sorted(numbers))
-        others = "SELECT count(*) FROM files WHERE passages > 0 AND id NOT IN (SELECT value FROM json_each(?))"
-        self._numbers = spelled if _number(database.execute(others, [spelled])) else None
+        others = (
+            "SELECT EXISTS (SELECT 1 FROM files WHERE passages > 0 AND id NOT IN (SELECT value FROM json_each(?))) "
+            "OR EXISTS (SELECT 1 FROM passages WHERE file = ?)"
+        )
+        self._numbers = spelled if _number(database.execute(others, [spelled, _REMOVED])) else None
         places = (
             "SELECT min((SELECT min(id) FROM passages WHERE file = value)), "
             "max((SELECT max(id) FROM passages WHERE file = value)) FROM json_each(?)"
@@ -371,7 +374,7 @@ class _Lookup:
         return "(" + " OR ".join(_quoted(form) for (form,) in forms) + ")"
 
     def count(self, match: str) -> int:
-        """Return how many passages match, above 1,000 about; those of removed files count if all files are searched."""
+        """Return how many passages match, above 1,000 about."""
         first = self._matching(match, _SAMPLE)
         if len(first) < _SAMPLE:
             return len(first)
