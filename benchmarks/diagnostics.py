@@ -21,7 +21,7 @@ ERROR = re.compile(r"\b(?:ERROR|FAIL|FAILED|FATAL|panic)\b|\b[Ee]rror:|\w(?:Erro
 
 LONG_LINE = 1_000
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # The prefixes of build servers, containers and loggers.
 _PREFIX = (
     r"(?:\[[^\]]{1,40}\]\s+|\S{1,60}\s+\|\s+|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\s+|\d\d:\d\d:\d\d\S*\s+)*"
@@ -96,14 +96,21 @@ _PARTS = re.compile(
     r"|^\s*(?:expected|actual|Expected|Received)\s*: "
 )
 _TIMED = re.compile(r"(?:[^{]{0,40}?\d\d:\d\d:\d\d[^\s\"]*[\s\"]+|[\d\s.:/-]{8,40}\s)(?=\S)")
+# After the time: the host and the process of syslog, the process of Ruby and Celery, the place of glog, the thread of
+# Spring.
+_ORIGIN = re.compile(
+    r"[\w.-]+ [\w./-]+\[\d+\]: |#\d+\] +|[A-Z]{4,8}/[\w-]+\] |\d+ \w+\.\w+:\d+\] "
+    r"|[A-Z]{4,8} +\d+ --- \[[^\]]{1,60}\] \S{1,60} *: "
+)
+_PAIRED = re.compile(r'\blevel=\w+.*\bmsg="([^"]+)')
 _QUOTED = re.compile(r"E(?:\s|$)")
 
 
 def messages(text: str) -> dict[str, str]:
-    """Return the messages among the reports of *text*, each with its line: no times, places and parts of a message.
+    """Return the messages among the reports of *text*, each with its line: no times, origins and parts of a message.
 
     A frame of a stack trace, the place below a message and all but the first line of what pytest says about a failure
-    belong to a message that is a line of its own. Of a record in JSON, the message is a value.
+    belong to a message that is a line of its own. Of a record in JSON or in pairs, the message is a value.
     """
     found, above = dict[str, str](), ""
     wanted = set(diagnostics(text))
@@ -123,13 +130,19 @@ def _message(line: str) -> str:
             return line
         values = (record.get(key) for key in ("message", "msg", "error", "event"))
         return next((value for value in values if isinstance(value, str)), line)
+    paired = _PAIRED.search(line)
+    if paired is not None:
+        return paired[1]
     timed = _TIMED.match(line)
-    return line[timed.end() :] if timed is not None else line
+    if timed is None:
+        return line
+    origin = _ORIGIN.match(line, timed.end())
+    return line[origin.end() if origin is not None else timed.end() :]
 
 
 def kind_of(line: str) -> str:
     """Return the kind of a line: its text with each number as 0, without blanks around it."""
-    return re.sub(r"\d+", "0", _COLOUR.sub("", line)).strip()
+    return re.sub(r"\d+", "0", COLOUR.sub("", line)).strip()
 
 
 def _reports(lines: list[str]) -> Iterator[str]:
@@ -145,7 +158,7 @@ def _reports(lines: list[str]) -> Iterator[str]:
             hunk -= 1 if raw[:1] in {"+", "-"} else 2
         else:
             hunk = 0
-            line = _COLOUR.sub("", raw).rstrip()
+            line = COLOUR.sub("", raw).rstrip()
             if len(line) < LONG_LINE and (number in failed_tests or is_report(line)):
                 yield raw
 

@@ -13,14 +13,14 @@ that have such lines:
 - words: lines with the words of errors, at most 20 different ones. Programs, diffs and documents have these, too.
 - reports: lines with which a run reports an error (`benchmarks/diagnostics.py` defines these lines, and prints them to
   be checked by hand), at most 20 kinds. Lines that differ only in numbers are of one kind, and one of them is enough.
-- messages: of the reports, those that say what went wrong, without times, places and the lines that continue them. The
-  first 40 characters of the message itself must be shown, not those of its line.
+- messages: of the reports, those that say what went wrong, without times, hosts, processes, places and the lines that
+  continue them. The first 40 characters of the message itself must be shown, not those of its line.
 - anomalies: one in each copy of a text: a fatal line, a failed test, a line unlike all others, a number far out of
   range, a record or a row that deviates.
 
 A line is kept if its first 40 characters are shown, or if its number is, with the characters after a prefix that the
 preview leaves out of all lines. A report is also kept if a line like it is shown with its number. An anomaly is shown
-if its own characters are.
+if its own characters are. Colours of a terminal do not count.
 
 The row "bound" shows what no preview of this form exceeds unless it names lines by number: the header and the last row
 of a stub, and between them the beginnings of as many messages as fit, the shortest first.
@@ -53,7 +53,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diagnostics import ERROR, LONG_LINE, diagnostics, kind_of, messages
+from diagnostics import COLOUR, ERROR, LONG_LINE, diagnostics, kind_of, messages
 from preview_texts import KINDS, made
 
 from buoyline.offloader import StoredResult
@@ -515,7 +515,7 @@ def scored(name: str, show: Show, texts: dict[str, str], copies: list[tuple[str,
 
 def score_errors(score: Score, shown: str, text: str) -> list[str]:
     """Add the shares of error lines and reports in *shown*; return those that it omits."""
-    short, shown = shown, expanded(shown, text)
+    short, shown, text = (COLOUR.sub("", part) for part in (shown, expanded(shown, text), text))
     errors = error_lines(text)
     lost = [line for line in errors if line[:KEPT_CHARS].strip() not in shown]
     if errors:
