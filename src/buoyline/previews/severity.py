@@ -51,7 +51,8 @@ _SUSPECT: Final = (58.0, 30.0)
 
 _NO_ERRORS: Final = (
     r"(?i:\b(?:0|no|without|zero)\s{1,3}(?:\w{1,20}\s)?(?:errors?|failed|failures?|warnings?)\b"
-    r"|[\"']?\b(?:errors?|failures?|failed|exceptions?|warnings?)[\"']?\s{0,2}[:=]\s{0,2}[\"'(\[{]?(?:0\b|null|none|nil|false|[\"'\]}]))"
+    r"|[\"']?\b(?:errors?|failures?|failed|exceptions?|warnings?)[\"']?\s{0,2}[:=]\s{0,2}"
+    r"(?:[\"'(\[{]?(?:0|null|none|nil|false)\b|\"\"|''|\(\)|\[\]|\{\}))"
 )
 _STATUS: Final = r"\b(?:4(?:0[013489]|1\d|2[29])|5\d\d) (?:[A-Z][a-z]+ )*"
 _JUDGED: Final = (
@@ -95,6 +96,9 @@ _JUDGED: Final = (
     (_ERROR, "[\u0418\u0438]\u0441\u043a\u043b\u044e\u0447\u0435\u043d\u0438"),
     (_ERROR, "[\u041d\u043d]\u0435 \u0443\u0434\u0430\u043b\u043e\u0441\u044c"),
     (_ERROR, "(?:^|\\s)[\u0421\u0441]\u0431\u043e\u0439"),
+    (_FATAL, r"^F\d{4} \d\d:\d\d:\d\d"),
+    (_ERROR, r"^E\d{4} \d\d:\d\d:\d\d"),
+    (_WARNING, r"^W\d{4} \d\d:\d\d:\d\d"),
     # Compilers that write no "error": "main.go:4:2: undefined: x". A search with columns looks the same but finds code.
     (_PLACED, r"^\s*(?:vet: )?[^\s:(]+\.\w+(?::\d+:\d+|\(\d+,\d+\)): \S"),
     (_PLACED, r"^(?:[A-Z]{1,4}\d{3,4}|invalid-syntax:) (?:\[\*\] )?[A-Z`]"),
