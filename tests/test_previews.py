@@ -355,6 +355,31 @@ def test_a_document_that_breaks_off_at_its_end_is_still_a_document(*, wrapped: b
     assert "[90]" in shown
 
 
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2026-01-05 10:08:20.123  ERROR 93 --- [  worker-1] c.e.shop.Till   : ",
+        'time="2026-01-05 10:08:20" level=error msg="',
+        "E0105 10:08:20.123456 93 till.go:40] ",
+        "[2026-01-05 10:08:20,123: ERROR/ForkPoolWorker-2] ",
+        "E, [2026-01-05T10:08:20.123456 #93] ",
+    ],
+)
+def test_a_log_line_begins_with_its_message(prefix: str) -> None:
+    usual = prefix.replace("ERROR", "INFO").replace("error", "info").replace("E0105", "I0105")
+    lines = [f"{usual}{'abcdefg'[n % 7]} served {n}{', again' * (n % 2)}" for n in range(900)]
+    lines[500] = f"{prefix}the till is gone"
+    assert f"\n501:{len(prefix) + 1}: the till is gone" in preview("\n".join(lines), 150, COUNTER)
+
+
+def test_errors_in_pairs_are_told_apart_by_their_messages() -> None:
+    said = ["disk full", "no route", "bad sum", "lost node", "stale lock"]
+    lines = [f'time="10:00:{n:02}" level=error msg="{message}" part=a' for n, message in enumerate(said)]
+    shown = preview("\n".join([*lines, *["done"] * 60]), 70, COUNTER)
+    assert "more like it" not in shown
+    assert "errors or warnings" in shown
+
+
 def test_the_prefix_of_log_lines_is_named_once() -> None:
     lines = [f"2026-01-05 10:{n // 60:02}:{n % 60:02} host-a shop[7]: served {n}" for n in range(900)]
     lines[500] = "2026-01-05 10:08:20 host-a shop[7]: ERROR no answer from the till"

@@ -91,11 +91,16 @@ def _excerpt(line: str, hidden_chars: int, column: int) -> LineExcerpt:
 
 
 _STAMP = re.compile(
+    # Pairs of keys and values up to the message.
+    r'(?:\w{1,20}=(?:"[^"]{0,80}"|[^\s"]{1,80}) ){1,8}?(?:message|msg)="|'
     # A service, a client, a level or a key; a date; a time; what belongs to them.
     r"(?:[\w./-]{1,40}\s{1,3}\|\s{1,3}|[\w.:-]{1,40} \S{1,40} \S{1,40} (?=\[)|[A-Z], (?=\[)|\w{1,10}=(?=\"))?[\[(\"]?"
     r"(?:\d{4}[-/.]\d\d[-/.]\d\d[T ]?|\d\d[-/.]\d\d(?:[-/.]\d\d)?[T ]|\d\d/[A-Z][a-z]{2}/\d{4}:|[A-Z]\d{4} "
     r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d )?"
     r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: \d{4})?(?:Z| ?[+-]\d\d:?\d\d)?(?: #\d{1,9})?[\])\"]?:?\s{1,3}"
+    # The process of Ruby and Celery, the place of glog, the thread and logger of Spring.
+    r"(?:#\d{1,9}\] |[A-Z]{4,8}/[\w-]{1,40}\] |(?:\d{1,9} )?[\w.-]{1,40}:\d{1,6}\] "
+    r"|[A-Z]{4,8} {1,2}\d{1,9} --- \[[^\]]{1,60}\] \S{1,60} {0,40}: )?"
     # A JSON record up to its message.
     r'|\{(?:"[\w@.]{1,30}" ?: ?(?:"[^"]{0,80}"|[\d.]{1,20}), ?){1,8}?"(?:message|msg)" ?: ?"'
 )
@@ -138,7 +143,7 @@ def shared_prefix(lines: Sequence[str]) -> LinePrefix | None:
         for line, stamp in zip(sample, stamps, strict=True)
         if stamp is not None or not is_stamped
     ]
-    is_record = is_stamped and any(stamp is not None and stamp[0][0] == "{" for stamp in stamps)
+    is_record = is_stamped and any(stamp is not None and stamp[0][-1] == '"' for stamp in stamps)
     least = _SHARED * (len(rests) if is_stamped else len(sample))
     text = "" if is_record else _common(sorted(rests), least, is_stamped=is_stamped)
     first = next((stamp.end() for stamp in stamps if stamp is not None), 0) if is_stamped else 0

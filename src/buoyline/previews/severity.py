@@ -137,7 +137,9 @@ _VARYING: Final = re.compile(
     rb"|(?![\w.]{0,200}(?:Error|Exception|Warning)\b)[^\s'\"`()\[\]<>{},;=]*[\d_./\\@][^\s'\"`()\[\]<>{},;=]*"
     rb"|\[[a-z][^\]]{0,40}\]"
 )
-_MESSAGE: Final = re.compile(rb'"(?:msg|message|event|error)" ?: ?"([^"]{1,400})')
+_MESSAGE: Final = re.compile(
+    rb'(?:"(?:msg|message|event|error)" ?: ?|\b(?:msg|message|event|err|error)=)"([^"]{1,400})'
+)
 _FORM_BYTES: Final = 300
 _DENIAL: Final = re.compile(_NO_ERRORS)
 _GUTTERS: Final = re.compile(
@@ -230,12 +232,13 @@ def form_of(line: bytes) -> bytes:
     """Return the words of a message without its values: lines of one form report the same, each about its own value.
 
     Returns:
-        ``b""`` for a JSON record without a message.
+        The form of the message of a record in JSON or in `key=value` pairs; ``b""`` for JSON without a message.
     """
-    if line.lstrip()[:1] == b"{":
-        message = _MESSAGE.search(line)
-        return _VARYING.sub(b"_", message[1][:_FORM_BYTES]) if message is not None else b""
-    return _VARYING.sub(b"_", line[:_FORM_BYTES].strip())
+    is_record = line.lstrip()[:1] == b"{"
+    message = _MESSAGE.search(line) if is_record or b'="' in line else None
+    if is_record and message is None:
+        return b""
+    return _VARYING.sub(b"_", (line if message is None else message[1])[:_FORM_BYTES].strip())
 
 
 def word_class(word: str) -> str:
