@@ -397,7 +397,7 @@ def test_words_of_errors_in_a_diff_are_quoted(begin: str) -> None:
         for n in range(90)
         for line in f"diff --git a/{n}.py b/{n}.py\n--- a/{n}.py\n+++ b/{n}.py\n{hunk}".split("\n")
     ]
-    assert "of trouble" not in preview("\n".join(lines), 200, COUNTER)
+    assert "grep" not in preview("\n".join(lines), 200, COUNTER)
 
 
 def test_errors_are_counted_to_the_end_of_a_long_text() -> None:

@@ -182,7 +182,12 @@ def without_colors(lines: Sequence[str]) -> Sequence[str]:
     text = "\n".join(lines)
     if "\x1b[" not in text and "\\x1b[" not in text and "\r" not in text:
         return lines
-    return [_COLOUR.sub("", line).rstrip("\r") for line in lines]
+    return [without_color(line).rstrip("\r") for line in lines]
+
+
+def without_color(text: str) -> str:
+    """Return *text* without the color codes of terminals, also as views spell them."""
+    return _COLOUR.sub("", text) if "x1b[" in text or "\x1b[" in text else text
 
 
 def is_continued(line: str) -> bool:

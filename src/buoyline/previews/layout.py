@@ -18,6 +18,7 @@ from buoyline.previews.digest import (
     by_place,
     counted,
     shortened_end,
+    without_color,
 )
 from buoyline.previews.lines import MAX_SHOWN_CHARS, LineExcerpt, LinePlace, LinePrefix
 from buoyline.previews.source import visible
@@ -25,10 +26,12 @@ from buoyline.tokens import TextCounter
 
 _NUMBERED = re.compile(r"([1-9][0-9]{0,15})(?::([1-9][0-9]{0,15}))?: (.*)", re.DOTALL)
 _MARK = " <<< "
-# Stubs of earlier versions spell the mark of a cut out.
+# Stubs of earlier versions name the characters that are missing in each row, or spell the mark of a cut out.
 _CUT = re.compile(
-    r"(.*)(?: \u2026\+([1-9][0-9]{0,15})| \[\.\.\. ([1-9][0-9]{0,2}(?:,[0-9]{3}){0,5}) more characters\])", re.DOTALL
+    r"(.*)(?: \u2026(?:\+([1-9][0-9]{0,15}))?| \[\.\.\. ([1-9][0-9]{0,2}(?:,[0-9]{3}){0,5}) more characters\])",
+    re.DOTALL,
 )
+_LEAST_NAMED_CHARS = 1_000
 _LEAST_CUT_CHARS = 12
 # Blanks take hardly a token, and the place of a message says little without the message.
 _BEFORE = re.compile(r"\s{0,40}(?:[^\s:]{1,60}:\d{1,6}:\d{1,6}: )?")
@@ -40,8 +43,9 @@ class PreviewLine:
 
     Attributes:
         number: The line number in the file, 1-based.
-        text: The part that is shown.
-        cut_chars: The number of characters missing after *text*.
+        text: The part that is shown, without the colors of a terminal.
+        cut_chars: The number of characters missing after *text*. A row names it from 1,000 on; parsed from a shorter
+            mark, it is 1.
         column: The character of the line at which *text* begins, 1-based.
         mark: A remark about the line, such as why it is an outlier or how many lines are like it; may be empty.
     """
@@ -55,7 +59,8 @@ class PreviewLine:
     def __str__(self) -> str:
         """Return the row of the preview."""
         place = f"{self.number}" if self.column == 1 else f"{self.number}:{self.column}"
-        rest = f" \u2026+{self.cut_chars}" if self.cut_chars else ""
+        count = f"+{self.cut_chars}" if self.cut_chars >= _LEAST_NAMED_CHARS else ""
+        rest = f" \u2026{count}" if self.cut_chars else ""
         return f"{place}: {self.text}{rest}{_MARK + self.mark if self.mark else ''}"
 
     def narrowed(self, chars: int) -> "PreviewLine":
@@ -74,7 +79,7 @@ class PreviewLine:
 def preview_line(number: int, excerpt: LineExcerpt, mark: str = "", skipped: int = 0) -> PreviewLine:
     """Return a part of line *number* as a row, without its first *skipped* characters."""
     rest = max(excerpt.chars - excerpt.first - len(excerpt.text), 0)
-    return PreviewLine(number, excerpt.text[skipped:], rest, excerpt.first + skipped + 1, mark)
+    return PreviewLine(number, without_color(excerpt.text[skipped:]), rest, excerpt.first + skipped + 1, mark)
 
 
 def parse_preview(body: str) -> list[PreviewLine]:
@@ -86,7 +91,7 @@ def parse_preview(body: str) -> list[PreviewLine]:
     for row in filter(None, map(_NUMBERED.fullmatch, body.split("\n"))):
         text, _, mark = row[3].partition(_MARK)
         cut = _CUT.fullmatch(text)
-        shown, cut_chars = (text, 0) if cut is None else (cut[1], int((cut[2] or cut[3]).replace(",", "")))
+        shown, cut_chars = (text, 0) if cut is None else (cut[1], int((cut[2] or cut[3] or "1").replace(",", "")))
         parsed.append(PreviewLine(int(row[1]), shown, cut_chars, int(row[2] or 1), mark))
     return parsed
 
@@ -100,26 +105,29 @@ _DIGITS = re.compile(r"[0-9]+")
 _PLACE = re.compile(r":\d+:\d+: $")
 
 
-def hidden_row(hidden: Sequence[Finding]) -> str:
-    """Return the row that counts the hidden error lines and gives a search for them.
+def last_row(lines: int, total: int, hidden: Sequence[Finding]) -> str:
+    """Return the row that counts the lines that are not shown, and gives a search for the errors among them.
 
     Args:
+        lines: How many lines are not shown.
+        total: How many lines there are.
         hidden: Error lines of kinds that the preview does not show.
 
     Returns:
-        ``[41 more lines of trouble, of 12 kinds; grep -nE 'error|--- FAIL']``; the pattern means the same in all
-        engines. ``""`` if nothing is hidden.
+        ``[982 of 990 lines not shown; 41 errors or warnings of 12 kinds: grep -nE 'error|--- FAIL']``; the pattern
+        means the same in all engines.
     """
+    rest = f"{lines:,} of {total:,} lines not shown"
     if not hidden:
-        return ""
+        return f"[{rest}]"
     counts = Counter[str]()
     for finding in hidden:
         counts[_pattern(finding.word)] += finding.count
     patterns = _chosen_patterns(counts)
     is_more = len(hidden) >= MAX_ERROR_KINDS or any(not _is_found(word, patterns) for word in counts)
-    kinds = f", of {counted(len(hidden), 'kind')}" if len(hidden) > 1 else ""
-    lines = counted(counts.total(), "more line", "more lines")
-    return f"[{lines} of trouble{kinds}; {'most by ' if is_more else ''}grep -nE '{'|'.join(patterns)}']"
+    kinds = f" of {counted(len(hidden), 'kind')}" if len(hidden) > 1 else ""
+    errors = counted(counts.total(), "error or warning", "errors or warnings")
+    return f"[{rest}; {errors}{kinds}{', most by' if is_more else ':'} grep -nE '{'|'.join(patterns)}']"
 
 
 def _chosen_patterns(counts: Counter[str]) -> list[str]:
@@ -171,7 +179,7 @@ _OUTER = 90.5
 _FILLING = 60.0
 _WANTED = 66.0
 _FACT = 94.0
-_PREFIX = 93.0
+_PREFIX = 79.0
 _MORE_FACTS = 73.0
 _PARTS = 66.0
 _ALERT = 90.0
@@ -261,9 +269,6 @@ def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], bu
     for option in plan.options():
         plan = option
         taken = _taken_rows(plan, lines, budget)
-        if sum(row.is_prefixed for row in taken) in range(1, _LEAST_PREFIXED):
-            plan = plan._replace(prefix=None)  # the row that names it takes more than it saves
-            taken = _taken_rows(plan, lines, budget)
         if not _hidden(taken, plan.findings):
             break
     while taken:
@@ -309,10 +314,10 @@ def _taken_rows(
     rows.sort(key=lambda row: -row.weight)
     widths = _widths(rows, budget, _LEAST_WIDTHS if plan.is_grouped else _WIDTHS[-1])
     rows = [row.narrowed(widths) for row in rows]
-    room_tokens = budget.room_tokens - budget.cost(_rest(0, plan.total))
-    taken = _rows_that_fit(rows, room_tokens, budget)
-    hidden = _hidden(taken, plan.findings)
-    return _rows_that_fit(rows, room_tokens - budget.cost(hidden), budget) if hidden else taken
+    taken = _rows_that_fit(rows, budget.room_tokens - budget.cost(last_row(plan.total, plan.total, ())), budget)
+    if hidden := _hidden(taken, plan.findings):
+        taken = _rows_that_fit(rows, budget.room_tokens - budget.cost(last_row(plan.total, plan.total, hidden)), budget)
+    return taken
 
 
 def render_whole(lines: Mapping[LinePlace, LineExcerpt], total: int, budget: PreviewBudget) -> str:
@@ -330,7 +335,6 @@ class _PreviewRow:
     weight: float
     fact: str = ""
     line: PreviewLine | None = None
-    is_prefixed: bool = False
 
     def __str__(self) -> str:
         return self.fact if self.line is None else str(self.line)
@@ -341,7 +345,7 @@ class _PreviewRow:
         chars = max(chars, _LEAST_FATAL_CHARS) if self.weight >= _FATAL else chars
         if self.line is None:
             return _PreviewRow(self.weight, shortened_end(self.fact, max(4 * chars, _LEAST_FACT_CHARS)))
-        return _PreviewRow(self.weight, "", self.line.narrowed(chars), self.is_prefixed)
+        return _PreviewRow(self.weight, "", self.line.narrowed(chars))
 
 
 def _outer_lines(total: int, chars: int, most: int) -> Iterator[Finding]:
@@ -386,7 +390,7 @@ def _row(finding: Finding, excerpt: LineExcerpt, prefix: LinePrefix | None) -> _
         marks.append(f"{like}: {', '.join(numbers)}" if finding.similar else f"\u00d7{finding.count:,}")
     skipped = prefix.chars_in(excerpt.text) if prefix is not None and not excerpt.first else 0
     row = preview_line(finding.number, excerpt, "; ".join(marks), skipped)
-    return _PreviewRow(finding.weight, line=row, is_prefixed=skipped > 0)
+    return _PreviewRow(finding.weight, line=row)
 
 
 def _widths(rows: Sequence[_PreviewRow], budget: PreviewBudget, least: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -416,23 +420,19 @@ def _rows_that_fit(rows: Sequence[_PreviewRow], room_tokens: int, budget: Previe
     return taken
 
 
-def _hidden(taken: Sequence[_PreviewRow], findings: Sequence[Finding]) -> str:
-    """Return the row about the error lines of which no kind is shown."""
+def _hidden(taken: Sequence[_PreviewRow], findings: Sequence[Finding]) -> list[Finding]:
+    """Return the error lines of which no kind is shown."""
     shown_numbers = {row.line.number for row in taken if row.line is not None}
-    return hidden_row([finding for finding in findings if finding.word and finding.number not in shown_numbers])
+    return [finding for finding in findings if finding.word and finding.number not in shown_numbers]
 
 
 def _joined_rows(taken: Sequence[_PreviewRow], plan: PreviewPlan) -> str:
     facts = [row.fact for row in taken if row.line is None]
     lines = sorted((row.line for row in taken if row.line is not None), key=lambda line: (line.number, line.column))
     shown_count = len({line.number for line in lines})
-    hidden = _hidden(taken, plan.findings)
-    rest = [_rest(shown_count, plan.total)] if shown_count < plan.total else []
-    return "\n".join([*facts, *map(str, lines), *([hidden] if hidden else []), *rest])
-
-
-def _rest(shown_count: int, total: int) -> str:
-    return f"[{total - shown_count:,} of {total:,} lines not shown: those between the numbers]"
+    rest_count = plan.total - shown_count
+    rest = [last_row(rest_count, plan.total, _hidden(taken, plan.findings))] if rest_count else []
+    return "\n".join([*facts, *map(str, lines), *rest])
 
 
 def _first_line(line: LineExcerpt | None, total: int, budget: PreviewBudget) -> str:
