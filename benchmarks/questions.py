@@ -8,8 +8,9 @@ it. Each session is fed through a window up to the message of its cut, and compa
 masked. A question has key points, and ``score.py`` says which of them a text holds. The score of a question is the
 share of its key points.
 
-``--lookups 2`` also makes two lookups in the session for each question, by a fixed rule: `search`, then `grep`, with
-the words of the question that are no stop words, 2,000 tokens each. Their answers are joined to the summary's text.
+``--lookups 2`` also makes two lookups in the session for each question, by a fixed rule, 2,000 tokens each: `search`
+with the words of the question that are no stop words, then `grep`, with some lines around each hit, for those two of
+them that `search` names as the rarest, without their endings. The answers are joined to the summary's text.
 ``--lookups 1`` makes only the first, and ``--last`` shows the newest hits of `grep` first. With ``--trigger auto`` the
 window also compacts before the cut, as often as its prices say.
 """
@@ -37,9 +38,14 @@ CONTEXT_TOKENS = 4_000_000
 """Large enough that nothing is compacted except on request."""
 
 LOOKUP_TOKENS = 2_000
+GREPPED_WORDS = 2
+CONTEXT_LINES = 3
 MASK = "(continued)"
 SHOWN_CHARS = 100
 
+RAREST = re.compile(r"^\[Rarest words, and in how many passages: (.*)\.\]$", re.MULTILINE)
+ENDING = re.compile(r"(?<=\w{4})(?:ations?|ings?|ies|ed|es|s)$")
+NAMED = re.compile(r"([^,;]+?) \([0-9,]+\)(?:, |;|$)")
 _WORD = re.compile(r"[^\W_]+(?:[-_./']+[^\W_]+)*")
 STOP_WORDS = """
     a about after again all also an and any are as at be became because been before being both but by can could
@@ -105,12 +111,14 @@ def content_words(question: str) -> list[str]:
 
 def looked_up(workspace: LocalWorkspace, question: str, lookups: int, *, last: bool) -> Iterator[str]:
     """Yield the answers of the first *lookups* lookups for *question*."""
-    words = content_words(question)
-    if lookups > 0:
-        yield search(workspace, " ".join(words), session=SESSION, max_tokens=LOOKUP_TOKENS).text
-    if lookups > 1:
-        pattern = "|".join(map(re.escape, words))
-        yield grep(workspace, pattern, ignore_case=True, last=last, session=SESSION, max_tokens=LOOKUP_TOKENS).text
+    if not lookups:
+        return
+    found = search(workspace, " ".join(content_words(question)), session=SESSION, max_tokens=LOOKUP_TOKENS).text
+    yield found
+    if lookups > 1 and (row := RAREST.search(found)) is not None:
+        pattern = "|".join(re.escape(ENDING.sub("", word)) for word in NAMED.findall(row[1])[:GREPPED_WORDS])
+        options = {"ignore_case": True, "last": last, "context": CONTEXT_LINES}
+        yield grep(workspace, pattern, session=SESSION, max_tokens=LOOKUP_TOKENS, **options).text
 
 
 def conversation_of(cut: Cut, sessions: Path) -> list[dict[str, Any]]:

@@ -220,6 +220,18 @@ def test_the_best_passage_is_kept_among_many() -> None:
     assert (best[0].order, len(best)) == (1, MAX_CANDIDATES)
 
 
+def test_an_answer_names_the_rarest_words_and_those_that_no_passage_holds(workspace: LocalWorkspace) -> None:
+    records = [f"### part {n}\n{'the common text ' * 8}{'needle' if n == 7 else ''}\n" for n in range(9)]
+    name = _write(workspace, "words.txt", "".join(records))
+    rarest = "[Rarest words, and in how many passages: needle (1), common (9), text (9); in none: zebra.]"
+    answer = search(workspace, "common text the needle zebra", name)
+    assert answer.text.splitlines()[1] == rarest
+    further = search(workspace, "common text the needle zebra", name, start=2)
+    assert rarest not in further.text
+    assert "Rarest" not in search(workspace, "needle", name).text
+    assert "Rarest" not in search(workspace, "common needle", name, max_tokens=299).text
+
+
 def test_all_passages_are_counted_beyond_those_that_are_ranked(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path, durability="off")
     matching = MAX_CANDIDATES + 7

@@ -303,20 +303,21 @@ class Ranking:
         words: The words of the query.
         total: How many passages hold any of them.
         passages: How many passages there were.
+        holding: How many of them hold each word, by the word's position.
     """
 
     words: Words
     total: int
     passages: int
     _chars: int
-    _holding: list[int]
+    holding: list[int]
     _candidates: list[Candidate]
 
     def __init__(self, words: Words) -> None:
         """Rank by *words*."""
         self.words = words
         self.total = self.passages = self._chars = 0
-        self._holding = [0] * len(words)
+        self.holding = [0] * len(words)
         self._candidates = []
 
     def add(self, path: str, chunk: Chunk) -> None:
@@ -339,13 +340,13 @@ class Ranking:
         self._chars += chars
         self.total += holding
         for place, count in holding_words.items():
-            self._holding[place] += count
+            self.holding[place] += count
 
     def add_read(self, path: str, chunk: Chunk, counts: Mapping[int, float]) -> None:
         """Rank a passage that is among the passages already, and that holds each word so often."""
         self.total += 1
         for place in counts:
-            self._holding[place] += 1
+            self.holding[place] += 1
         self._candidates.append(Candidate(self.total, path, chunk, counts))
         if len(self._candidates) >= 2 * MAX_CANDIDATES:
             self._candidates = [candidate for *_, candidate in self._ranked()]
@@ -365,7 +366,7 @@ class Ranking:
 
     def _ranked(self) -> list[tuple[float, int, Candidate]]:
         """Return up to 4,000 passages with their scores, the best first."""
-        weights = [math.log1p((self.passages - holding + 0.5) / (holding + 0.5)) for holding in self._holding]
+        weights = [math.log1p((self.passages - holding + 0.5) / (holding + 0.5)) for holding in self.holding]
         mean_chars = self._chars / max(self.passages, 1)
 
         def score(candidate: Candidate) -> float:

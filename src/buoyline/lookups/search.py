@@ -14,6 +14,7 @@ from buoyline.lookups.passages import Candidate, Chunk, Ranking, Words, chunks_o
 from buoyline.lookups.read import description_of
 from buoyline.lookups.sections import Texts
 from buoyline.lookups.sources import require_workspace
+from buoyline.previews.source import visible
 from buoyline.workspace import ReadableWorkspace
 
 MAX_QUERY_CHARS = 2_000
@@ -21,6 +22,9 @@ MAX_QUERY_CHARS = 2_000
 _CHUNKS_BETWEEN_LOOKS = 256
 _ALL = (1, sys.maxsize)
 _HEADINGS = ("## ", "### call ")
+_RAREST = 3
+_MAX_NAMED_CHARS = 60
+_LEAST_TOKENS_TO_NAME = 300
 _CUT = "[This passage is cut: read shows the rest of its lines.]\n"
 
 
@@ -79,7 +83,8 @@ def search(
     ranges = files_to_search(workspace, path, session, confined=confined)
     stopped_in = _rank(Texts(workspace), ranges, ranking, Deadline(timeout_s))
     ranked = [_Passage(candidate) for candidate in ranking.best()]
-    page = _Page(ranking, len(ranked), len(ranges), start, stopped_in, spelling, Calls(workspace))
+    rarest = _rarest(ranking) if start == 1 and max_tokens >= _LEAST_TOKENS_TO_NAME else ""
+    page = _Page(ranking, len(ranked), len(ranges), start, stopped_in, spelling, Calls(workspace), rarest)
     shown = AnswerBudget(max_tokens, counter).fill(ranked[start - 1 :], page)
     following = page.following(shown)
     repeated = {"query": query, "path": path if path is None or isinstance(path, str) else [*path], "session": session}
@@ -123,6 +128,17 @@ def _rank(texts: Texts, ranges: LineRanges, ranking: Ranking, deadline: Deadline
         if deadline.is_over():
             return path
     return indexed.stopped_in
+
+
+def _rarest(ranking: Ranking) -> str:
+    """Return a row with the words that fewest passages hold, which a `grep` needs, and words that none holds."""
+    held = sorted((count, place) for place, count in enumerate(ranking.holding) if count)[:_RAREST]
+    if len(ranking.words) == 1 or not held:
+        return ""
+    texts = [visible(text[:_MAX_NAMED_CHARS]) for text in ranking.words.texts]
+    named = ", ".join(f"{texts[place]} ({count:,})" for count, place in held)
+    absent = [text for text, count in zip(texts, ranking.holding, strict=True) if not count][:_RAREST]
+    return f"[Rarest words, and in how many passages: {named}{'; in none: ' if absent else ''}{', '.join(absent)}.]\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +190,7 @@ class _Page:
     stopped_in: str
     spelling: Spelling
     calls: Calls
+    rarest: str
 
     def frame(self) -> str:
         return self._heading(self.ranked) + self._footer(0)
@@ -198,7 +215,7 @@ class _Page:
             further = "further " if self.ranked else ""
             return f"[No {further}passage with a word of the query in {files}{self._until()}.]\n"
         shown = f"{self.start}-{self.start + count - 1} of {self.ranking.total}"
-        return f"[Passages {shown} with words of the query in {files}, the best first. {DATA_LABEL}]\n"
+        return f"[Passages {shown} with words of the query in {files}, the best first. {DATA_LABEL}]\n{self.rarest}"
 
     def _footer(self, count: int) -> str:
         time = f"[Not all was searched{self._until()}.]\n" if self.stopped_in and count else ""
