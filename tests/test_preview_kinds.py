@@ -680,6 +680,11 @@ def test_a_tree_and_a_list_of_paths_say_what_lies_where() -> None:
     )
 
 
+def test_the_steps_of_a_run_are_no_paths() -> None:
+    steps = "\n".join(f"[{n}/40] Building CXX object src/a{n}.o" for n in range(1, 41))
+    assert listing_digest(steps.split("\n")) is None
+
+
 def test_the_state_of_a_working_tree_shows_what_is_in_conflict() -> None:
     text = "## main\n M src/a.py\n M src/b.py\n?? new.txt\nUU src/c.py\nA  src/d.py\n"
     digest = read(listing_digest, text)
