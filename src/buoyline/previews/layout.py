@@ -189,7 +189,6 @@ _TOKENS_PER_ROW = 4
 _MOST_CHARS_PER_TOKEN = 6
 _LEAST_PREFIXED = 3
 _PREFIX_CHARS = 60
-_MOST_ALIKE = (3, 1)
 _MOST_NUMBERS = 8
 _LEAST_SPAN = 3
 
@@ -232,14 +231,14 @@ class PreviewPlan(NamedTuple):
     def places(self) -> frozenset[LinePlace]:
         """The places in the text that the plan needs."""
         return frozenset(
-            (finding.number, finding.column) for plan in self.options() for finding in plan.findings[: plan.most]
+            (finding.number, finding.column)
+            for findings in (self.findings, self.grouped().findings)
+            for finding in findings[: self.most]
         )
 
-    def options(self) -> "Iterator[PreviewPlan]":
-        """Yield plans that show fewer and fewer error lines of each form, and name the others by number."""
-        yield self
-        for most in () if self.is_free else _MOST_ALIKE:
-            yield self._replace(findings=tuple(_grouped(self.findings, most)), is_grouped=True)
+    def grouped(self) -> "PreviewPlan":
+        """Return a plan that shows one error line of each form, and names the others by number."""
+        return self._replace(findings=tuple(_grouped(self.findings)), is_grouped=True)
 
 
 def plan_preview(
@@ -265,12 +264,10 @@ def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], bu
     Returns:
         ``""`` if not even a part of one line fits.
     """
-    taken: list[_PreviewRow] = []
-    for option in plan.options():
-        plan = option
+    taken = _taken_rows(plan, lines, budget)
+    if not plan.is_free and _hidden(taken, plan.findings):
+        plan = plan.grouped()
         taken = _taken_rows(plan, lines, budget)
-        if not _hidden(taken, plan.findings):
-            break
     while taken:
         written = _joined_rows(taken, plan)
         if budget.fits(written):
@@ -279,19 +276,16 @@ def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], bu
     return _first_line(lines.get((1, 0)), plan.total, budget)
 
 
-def _grouped(findings: Sequence[Finding], most: int) -> Iterator[Finding]:
-    """Yield *findings* with at most *most* of each form; the last of them names the others."""
+def _grouped(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield *findings* with one of each form, which names the others."""
     groups: dict[bytes, list[Finding]] = {}
     for finding in findings:
-        if finding.form:
-            groups.setdefault(finding.form, []).append(finding)
-    seen = Counter[bytes]()
+        groups.setdefault(finding.form, []).append(finding)
     for finding in findings:
-        seen[finding.form] += 1
-        if not finding.form or seen[finding.form] < most:
+        alike = groups[finding.form]
+        if not finding.form:
             yield finding
-        elif seen[finding.form] == most:
-            alike = groups[finding.form][most - 1 :]
+        elif finding is alike[0]:
             # The lines of the same kind differ in digits only, so a search for this one finds them.
             numbers = sorted(other.number for other in alike[1:])
             if len(numbers) > _MOST_NUMBERS:

@@ -24,7 +24,9 @@ _LONG = re.compile(
 _SIZED = re.compile(r"(\d[\d.]{0,15})([KMGTP]?)\t(\S.{0,800})$")
 _BRANCH = re.compile(r"([\u2502|\s\u00a0]{0,200})(?:[\u251c\u2514]\u2500{2}|[|`]--)[\s\u00a0](.{1,800})")
 # The count of a step, such as "[3/40] copying part 3", is no folder.
-_PATH = re.compile(r"(?!\[ {0,3}\d{1,6}/\d)(?:\.{0,2}/|~/|[A-Za-z]:\\)?[^\s:*?\"<>|=;,(){}/][^:*?\"<>|={};]{0,600}$|\.{0,2}/$|\.$")
+_PATH = re.compile(
+    r"(?!\[ {0,3}\d{1,6}/\d)(?:\.{0,2}/|~/|[A-Za-z]:\\)?[^\s:*?\"<>|=;,(){}/][^:*?\"<>|={};]{0,600}$|\.{0,2}/$|\.$"
+)
 _FOLDER = re.compile(r"(\S.{0,600}):$")
 _SUMMARY = re.compile(r"total \d|\d{1,9} director(?:y|ies)(?:, \d{1,9} files?)?$|\s*$")
 _STATUS = re.compile(r"([ MADRCUT?!]{2}) (\S.{0,600})")
