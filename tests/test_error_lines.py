@@ -159,7 +159,7 @@ def test_errors_that_differ_in_their_values_share_a_row_if_not_all_fit() -> None
     lines = [f"a.py:{n}: error: Module 'm' has no attribute '{name}'" for n, name in enumerate(names)]
     shown = preview("\n".join(["checking", *lines, "x.py:7: error: Missing return", *["done"] * 60]), 120, COUNTER)
     assert "no attribute 'apple'" in shown
-    assert "9 more like it: 5, 6, 7, 8, 9, 10, 11, ..., 13" in shown
+    assert "11 more like it: 3, 4, 5, 6, 7, 8, 9, ..., 13" in shown
     assert "14: x.py:7: error: Missing return" in shown
 
 
