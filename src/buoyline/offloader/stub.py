@@ -1,9 +1,8 @@
 """Stubs: the texts that replace tool results and re-reads, and the choice of blocks to replace.
 
 Pure. The header with the path comes first: at the end of a long text, models overlook it. Re-read content is never
-stored
-again: peers that did so led their agents in circles, each stub naming the next file. Source: the marker of `truncated`
-is AgentScope's, from its documentation on context.
+stored again: peers that did so led their agents in circles, each stub naming the next file. Source: the marker of
+`truncated` is AgentScope's, from its documentation on context.
 """
 
 import re
@@ -66,7 +65,7 @@ def tokens_of(source: Source, counter: TextCounter) -> int:
         return counter.count("".join(source.blocks()))
     block = next(source.blocks())
     step = max(len(block) // _SAMPLES, _SAMPLED_CHARS)
-    sample = "".join(block[start : start + _SAMPLED_CHARS] for start in range(0, len(block), step))
+    sample = "".join([block[start : start + _SAMPLED_CHARS] for start in range(0, len(block), step)])
     share = source.size_bytes / max(len(sample.encode("utf-8", "surrogatepass")), 1)
     tokens = round(counter.count(sample) * share)
     return round(tokens, 3 - len(str(tokens)))
