@@ -18,9 +18,9 @@ from buoyline.messages.registry import dialect_named
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
 from buoyline.workspace import LocalWorkspace, StoredSession, layout
-from buoyline.workspace.batches import ArchivedMessage, text_digest
+from buoyline.workspace.batches import ArchivedMessage
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Record, decode, lines_of
+from buoyline.workspace.journal import Record, decode, lines_of, text_digest
 from buoyline.workspace.records import window_lines
 
 _FIRST_CHARS = 120

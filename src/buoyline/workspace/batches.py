@@ -1,6 +1,5 @@
 """Batches of archived messages: making, recognising and finding one. Pure."""
 
-import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from buoyline.offloader.protocol import ArchivedBatch
 from buoyline.offloader.transcript import is_reference_line, render, render_parts
 from buoyline.workspace import layout
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch, ByteRange, JournalState, Record, byte_range_fields
+from buoyline.workspace.journal import Batch, ByteRange, JournalState, Record, byte_range_fields, text_digest
 
 # Archived messages as lines of ``context.jsonl``, and how a batch of them is rendered.
 
@@ -77,11 +76,6 @@ def rendered_parts(
 def transcript_bytes(lines: Sequence[Sequence[str]]) -> bytes:
     """Return rendered lines as bytes of the transcript."""
     return "\n".join([*chain.from_iterable(lines), ""]).encode("utf-8")
-
-
-def text_digest(text: str) -> str:
-    """Return the SHA-256 by which a stub's text is recorded."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _notice(known: JournalState, text: str) -> str | None:

@@ -80,6 +80,11 @@ def proven_by(record: Record, synced: Synced) -> Synced:
     return NOTHING_SYNCED if record.get("unsynced") else synced
 
 
+def text_digest(text: str) -> str:
+    """Return the SHA-256 by which a stub's text is recorded."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def tail_of(line: bytes) -> bytes:
     """Return the checksum at the end of a record's *line*, line end included; it identifies the record."""
     return line[-_CRC_BYTES:] + b"\n"

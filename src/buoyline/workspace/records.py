@@ -14,9 +14,8 @@ from buoyline.messages.jsonl import parse
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.messages.times import now, time_from
 from buoyline.offloader.protocol import ModelCall, WindowState
-from buoyline.workspace.batches import text_digest
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import JournalState, Record
+from buoyline.workspace.journal import JournalState, Record, text_digest
 
 
 def check_writer(known: JournalState, session_id: str, writer: str) -> None:

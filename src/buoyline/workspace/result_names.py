@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from buoyline.messages import spell
 from buoyline.workspace import layout
-from buoyline.workspace.batches import text_digest
 from buoyline.workspace.content import Measure
-from buoyline.workspace.journal import JournalState, Record
+from buoyline.workspace.journal import JournalState, Record, text_digest
 
 
 class ResultNames:

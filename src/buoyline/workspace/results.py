@@ -12,11 +12,10 @@ from buoyline.messages.payloads import without_payload
 from buoyline.messages.times import now
 from buoyline.offloader.protocol import StoredResult
 from buoyline.workspace import layout
-from buoyline.workspace.batches import text_digest
 from buoyline.workspace.blobs import Blobs, copy_to_torn
 from buoyline.workspace.content import Measure, ResultContent, described, result_from, stored_parts
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Record
+from buoyline.workspace.journal import Record, text_digest
 from buoyline.workspace.journal_tail import JournalTail
 from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
 from buoyline.workspace.records import unknown_stubs
