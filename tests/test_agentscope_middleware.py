@@ -58,7 +58,7 @@ from buoyline.errors import ConfigError, ContextOverflowError, StorageError, Sum
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware
 from buoyline.integrations.agentscope.agents import beginning, messages_of, model_input, pieces_of, tokens_of
 from buoyline.integrations.agentscope.context import AgentLog, AgentMemory, context_of
-from buoyline.integrations.agentscope.lookups import workspace_tools
+from buoyline.integrations.agentscope.middleware import workspace_tools
 from buoyline.integrations.agentscope.summarizer import _failure
 from buoyline.messages.registry import detect
 from buoyline.offloader import ToolRule
