@@ -96,7 +96,7 @@ async def run_on_overflow(
     """
     running = _Running(management, editor, error)
     target = (1 - LEAST_PROGRESS) * running.view().tokens
-    for hook, number, entry in _for_overflow(management):
+    for hook, number, entry in entries_for_overflow(management):
         await running.entry(hook, number, entry)
         if running.report.is_reduced and running.view().tokens <= target:
             break
@@ -105,12 +105,15 @@ async def run_on_overflow(
     return running.report
 
 
-def _for_overflow(management: ContextManagement) -> Iterator[tuple[Hook, int, ManagerEntry]]:
+def entries_for_overflow(management: ContextManagement) -> list[tuple[Hook, int, ManagerEntry]]:
+    """Return the managers that `run_on_overflow` runs, in order, each with its hook and its number there."""
+    found: list[tuple[Hook, int, ManagerEntry]] = []
     for number, entry in enumerate(management.entries("on_overflow")):
-        yield "on_overflow", number, entry
+        found.append(("on_overflow", number, entry))
     for number, entry in enumerate(management.entries("pre_llm")):
         if entry.activation.on_overflow:
-            yield "pre_llm", number, entry
+            found.append(("pre_llm", number, entry))
+    return found
 
 
 @dataclass(slots=True)

@@ -11,9 +11,8 @@ from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.errors import ContextOverflowError
 from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.custom import CustomManager
-from buoyline.management.model import ManagerEntry
 from buoyline.management.rules import LegalCuts
-from buoyline.management.run import LEAST_PROGRESS
+from buoyline.management.run import LEAST_PROGRESS, entries_for_overflow
 from buoyline.window.background import BackgroundCompaction
 from buoyline.window.compaction import Compaction
 from buoyline.window.context import Context, StateDraft
@@ -124,7 +123,7 @@ class Engine:
         await self.hooks.fire(document, "pre_llm")
         if document.is_null:
             return
-        if self.context.tokens > self.context.budget.limit and _for_overflow(document):
+        if self.context.tokens > self.context.budget.limit and entries_for_overflow(document):
             error = self._overflow()
             with _going_on(error):  # whatever the managers find, the rest is done below
                 await self.hooks.overflow(document, error)
@@ -157,11 +156,11 @@ class Engine:
             ContextOverflowError: The messages that must stay are too large.
         """
         target = int(tokens * (1 - LEAST_PROGRESS))
-        if document is not None and (document.is_null or _for_overflow(document)):
+        if document is not None and (document.is_null or entries_for_overflow(document)):
             error = error or self._overflow()
             # If a user's own manager refuses, the error is raised. A built-in manager that finds nothing does not
             # refuse: it may only look for content larger than the newest result.
-            has_own = any(isinstance(entry.manager, CustomManager) for entry in _for_overflow(document))
+            has_own = any(isinstance(entry.manager, CustomManager) for _, _, entry in entries_for_overflow(document))
             with _going_on(None if document.is_null or has_own else error):
                 await self.hooks.overflow(document, error)
         for settings in (self.config, replace(self.config, reserve_ratio=0.0)):
@@ -301,8 +300,3 @@ def _going_on(error: BaseException | None) -> Generator[None]:
     except BaseException as raised:
         if raised is not error:
             raise
-
-
-def _for_overflow(management: ContextManagement) -> list[ManagerEntry]:
-    before = [entry for entry in management.entries("pre_llm") if entry.activation.on_overflow]
-    return [*management.entries("on_overflow"), *before]
