@@ -12,7 +12,7 @@ from typing import Any
 
 from buoyline.compression import ContextConfig, Summary
 from buoyline.errors import NotFoundError, SessionExistsError
-from buoyline.messages import Converted, Loss, Text, convert, spell
+from buoyline.messages import Converted, Loss, convert, spell
 from buoyline.messages.jsonl import parse
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog, WindowState
@@ -84,8 +84,7 @@ class HeldWindow(ContextWindow):
         The window then knows the stubs in its results that another part of the framework has made.
         """
         await super().add(message, pinned=pinned, offload=offload)
-        results = self._context.inbox[-1].message.results
-        texts = [part.text for result in results for part in result.parts if isinstance(part, Text)]
+        texts = self._context.inbox[-1].message.result_texts
         stubs = [text for text in texts if is_stub(text) or is_reference_line(text)]
         if stubs and self._abilities.results is not None:
             with suppress(NotFoundError):  # nothing was ever stored in the session
@@ -221,8 +220,7 @@ def _unarchived(held: HeldContext, first: int) -> HeldContext:
 
 def _texts_of(dialect: str, value: Mapping[str, Any]) -> set[str]:
     named = dialect_named(dialect)
-    results = named.view(named.from_json(dict(value))).results
-    return {part.text for result in results for part in result.parts if isinstance(part, Text)}
+    return set(named.view(named.from_json(dict(value))).result_texts)
 
 
 # Handing a session's context over to a framework that keeps its own messages.

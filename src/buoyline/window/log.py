@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from buoyline.compression import Summary
 from buoyline.compression.summary import summary_from
 from buoyline.errors import CorruptError, NotFoundError, StaleWindowError
-from buoyline.messages import Converted, Text, convert
+from buoyline.messages import Converted, convert
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader import Abilities, ModelCall, StoredResult, WindowLog, WindowState
 from buoyline.tokens import TextCounter
@@ -276,8 +276,7 @@ async def stubs_in(state: State, abilities: Abilities, session_id: str) -> dict[
     """Return the stored results whose stubs are in the tool results of *state*, by stub."""
     if abilities.results is None:
         return {}
-    results = [result for entry in state.messages for result in entry.message.results]
-    texts = [part.text for result in results for part in result.parts if isinstance(part, Text)]
+    texts = [text for entry in state.messages for text in entry.message.result_texts]
     return await abilities.results.load_stubs(session_id, texts)
 
 

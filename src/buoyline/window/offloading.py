@@ -109,8 +109,7 @@ class ResultOffloader:
 
         A window that another process resumes knows no others, so a summary may depend on no others.
         """
-        results = (result for entry in entries for result in entry.message.results)
-        texts = (part.text for result in results for part in result.parts if isinstance(part, Text))
+        texts = (text for entry in entries for text in entry.message.result_texts)
         return {text: self.stubs[text] for text in texts if text in self.stubs}
 
     async def offload_by_hand(self, entry: Entry, max_tokens: int, events: list[ResultOffloaded]) -> Entry:

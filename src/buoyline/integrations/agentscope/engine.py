@@ -60,7 +60,6 @@ from buoyline.management import ContextManagement
 from buoyline.management.context import ActionResult, Offload
 from buoyline.management.opensearch import NAME_KEY
 from buoyline.management.rules import LegalCuts, PreviewStub
-from buoyline.messages import Text
 from buoyline.offloader import StoredResult
 from buoyline.window.budget import TokenBudget
 from buoyline.window.context import Context
@@ -468,8 +467,7 @@ class AgentContexts:
 
     async def _stubs(self, memory: AgentMemory, state: State) -> dict[str, StoredResult]:
         """Return the stored results behind stubs in *state*, by their texts; each text is looked up once."""
-        results = (result for entry in (*state.leading, *state.messages) for result in entry.message.results)
-        texts = {part.text for result in results for part in result.parts if isinstance(part, Text)}
+        texts = {text for entry in (*state.leading, *state.messages) for text in entry.message.result_texts}
         new, stored = texts - memory.asked, self._bench.abilities.results
         found = dict(memory.stubs)
         if new and stored is not None:
