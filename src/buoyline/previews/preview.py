@@ -140,8 +140,7 @@ class Survey:
         found, alike = list[Finding](), Counter[str]()
         parts = {kind.number for kind in kinds if severity.is_part(kind.word)}
         for kind in kinds:
-            # A message that occurs a thousand times matters less than one that occurs once.
-            weight = kind.weight - min(len(str(kind.count)) - 1, 3)
+            weight = kind.weight
             is_report = kind.weight >= MUST_SHOW_WEIGHT
             # The first of fifty compiler messages say as much as all of them: another class of error comes first.
             if kind.number in parts and not parts.isdisjoint((kind.number - 1, kind.number - 2)):
