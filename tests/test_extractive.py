@@ -123,6 +123,24 @@ def test_the_state_says_what_was_changed_run_and_reported() -> None:
     assert "load_row returns None for a missing key" in state
 
 
+def test_work_that_was_checked_and_not_committed_is_said_to_be_uncommitted() -> None:
+    written = [_call("Write", "c1", file_path="/repo/src/a.py", content="x = 1"), _result("c1", "File created")]
+    checked = [_call("Bash", "c2", command="pytest -q"), _result("c2", "4 passed in 0.1s")]
+    assert "nothing was committed" not in _extract([_said("user", "Write it."), *written]).fields["current_state"]
+    assert "nothing was committed" in _extract([_said("user", "Go on."), *written, *checked]).fields["current_state"]
+
+
+def test_created_files_have_one_root_beside_relative_paths_and_files_elsewhere() -> None:
+    messages = [_said("user", "Make a site.")]
+    messages += [_call("Read", "c0", file_path="/mnt/skills/SKILL.md"), _result("c0", "A skill.")]
+    for number, name in enumerate(("js/main.js", "js/data.js", "index.html"), 1):
+        path = f"/srv/work/site-of-the-club/{name}"
+        messages += [_call("Write", f"c{number}", file_path=path, content="1"), _result(f"c{number}", "File created")]
+    messages += [_call("Bash", "c9", command="echo 1 > icon.html"), _result("c9", "(no output)")]
+    state = _extract(messages).fields["current_state"]
+    assert "Created: icon.html; in /srv/work/site-of-the-club/: index.html, js/{data.js, main.js}" in state
+
+
 def test_errors_are_open_until_the_same_thing_succeeds() -> None:
     found = _extract(SESSION).fields["important_discoveries"]
     assert "FAILED" not in found

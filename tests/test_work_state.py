@@ -167,6 +167,27 @@ def test_a_check_fails_and_passes_with_what_was_changed_in_between() -> None:
     assert check.changed_between == ("/r/a.py",)
 
 
+def test_a_failing_check_names_several_failing_tests_and_none_within_another_one() -> None:
+    output = """\
+--- FAIL: TestFlow (0.00s)
+    --- FAIL: TestFlow/manual (0.63s)
+        flow_test.go:128: error: reference not found
+--- FAIL: TestRewind (0.00s)
+    --- FAIL: TestRewind/auto (0.44s)
+--- FAIL: TestRewindTwice (0.00s)
+exit code 1"""
+    line = state_of(*ran(1, "go test ./...", output)).checks["go test ./..."].line
+    assert line.split(" / ") == [
+        "--- FAIL: TestFlow (0.00s)",
+        "--- FAIL: TestRewind (0.00s)",
+        "--- FAIL: TestRewindTwice (0.00s)",
+        "flow_test.go:128: error: reference not found",
+    ]
+    files = "FAILED tests/test_a.py::test_x - KeyError\nFAILED tests/test_b.py::test_y - ValueError\n2 failed"
+    assert "test_x" in state_of(*ran(1, "pytest -q", files)).checks["pytest -q"].line
+    assert "test_y" in state_of(*ran(1, "pytest -q", files)).checks["pytest -q"].line
+
+
 @pytest.mark.parametrize(
     ("output", "outcome"),
     [

@@ -163,9 +163,18 @@ def is_filtered(command: str) -> bool:
 
 
 def failing_lines(text: str) -> list[str]:
-    """Return the first lines that a check prints only if it fails, at most `MAX_FAILING_LINES`, each once."""
+    """Return the first lines that a check prints only if it fails, at most `MAX_FAILING_LINES`, each once.
+
+    A test within a test that is named already, such as ``TestParse/empty`` after ``TestParse``, says nothing more.
+    """
     lines = dict.fromkeys(shown for line in text.splitlines() if _FAILED.search(line) and (shown := readable(line)))
-    return list(lines)[:MAX_FAILING_LINES]
+    found: list[str] = []
+    for line in lines:
+        if not any(f"{max(outer.split(), key=len)}/" in line for outer in found):
+            found.append(line)
+        if len(found) == MAX_FAILING_LINES:
+            break
+    return found
 
 
 def verdict_of(text: str) -> str:

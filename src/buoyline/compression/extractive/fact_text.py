@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 from typing import Final
@@ -184,28 +184,39 @@ def _without_repeated_tools(items: Iterable[Fact]) -> Iterator[str]:
 
 
 def _file_lines(items: list[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
-    """Yield a line for each kind of change: the files as a tree under their common directory, newest change first."""
-    if not items:
-        return
-    root = root_of(item.text for item in items)
+    """Yield a line for each kind of change: the files as a tree under their common directory, newest change first.
+
+    If all files have no such directory, the absolute paths of one kind may have one.
+    """
+    shared = root_of(item.text for item in items)
     is_named = False
     for kind, word in FILE_KINDS.items():
         found = sorted((item for item in items if item.kind == kind), key=lambda item: -item.last_seen)
         if not found:
             continue
-        directories: dict[str, list[str]] = {}
-        for item in found:
-            directory, _, name = item.text.removeprefix(root).rpartition("/")
-            count = f" \u00d7{item.count}" if item.count > 1 and kind == "changed" else ""
-            directories.setdefault(directory, []).append(f"{name}{count}")
-        trees = [
-            (f"{directory}/" if directory else "") + (names[0] if len(names) == 1 else "{" + ", ".join(names) + "}")
-            for directory, names in directories.items()
-        ]
-        under = f" (in {root})" if root and not is_named else ""
-        is_named = True
+        root = shared or root_of(item.text for item in found if posixpath.isabs(item.text))
+        inside = [item for item in found if item.text.startswith(root)]
+        outside = [item for item in found if not item.text.startswith(root)]
+        under = f" (in {root})" if root and not is_named and not outside else ""
+        text = f"{word}{under}: {_tree(outside) if outside else _tree(inside, root)}" + (
+            f"; in {root}: {_tree(inside, root)}" if outside else ""
+        )
+        is_named = bool(shared)
         pointers = merged_pointers(pointer for item in found for pointer in item.pointers)
-        yield f"{word}{under}: {', '.join(trees)}", pointers[:MAX_POINTERS]
+        yield text, pointers[:MAX_POINTERS]
+
+
+def _tree(files: Sequence[Fact], root: str = "") -> str:
+    """Return the paths of *files* below *root*, those of one directory together."""
+    directories: dict[str, list[str]] = {}
+    for item in files:
+        directory, _, name = item.text.removeprefix(root).rpartition("/")
+        count = f" \u00d7{item.count}" if item.count > 1 and item.kind == "changed" else ""
+        directories.setdefault(directory, []).append(f"{name}{count}")
+    return ", ".join(
+        (f"{directory}/" if directory else "") + (names[0] if len(names) == 1 else "{" + ", ".join(names) + "}")
+        for directory, names in directories.items()
+    )
 
 
 def root_of(paths: Iterable[str]) -> str:

@@ -281,7 +281,9 @@ def _check(checks: dict[str, CheckState], files: Mapping[str, FileState], step: 
     outcome = outcome_of(text, has_failed=step.has_failed, is_filtered=is_filtered(step.action.command))
     if outcome == "fails":
         shown = tuple(step.reading.passage(line, citations) for line in failing_lines(text))
-        passages, names = step.errors or shown or (step.outcome,), [" && ".join(found)]
+        # What fails is named first, then why.
+        reasons = tuple(passage for passage in step.errors if not failing_lines(passage.text))
+        passages, names = (*shown, *reasons) or (step.outcome,), [" && ".join(found)]
     else:
         passages, names = (step.reading.passage(verdict_of(text), citations),), found
     keys = {_key(checks, name[:MAX_TEXT_CHARS], directory): name[:MAX_TEXT_CHARS] for name in names}
