@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from buoyline.compression import Compressor, ContextConfig, Summary
@@ -13,7 +13,6 @@ from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import SummaryError
 from buoyline.management.context import ContextView
 from buoyline.management.rules import LegalCuts, closed
-from buoyline.management.summaries import reference_line
 from buoyline.messages.jsonl import is_object
 from buoyline.messages.registry import dialect_named
 from buoyline.window.context import Context
@@ -307,17 +306,25 @@ class Compaction:
         self.context.tell(ContextCompressed(shown, tokens_before, self.context.tokens, duration_s, in_background))
         return shown
 
-    async def let_go(self, extent: MessageRange, eviction: Eviction, *, has_notice: bool) -> None:
-        """Archive *extent*, and evict it without a summary.
+    async def let_go(self, eviction: Eviction, notice: Callable[[ArchiveLocation], str] | None) -> None:
+        """Archive messages, and evict them without a summary.
+
+        Args:
+            eviction: The messages.
+            notice: Returns the text of the reference line; no text, no line. None: an earlier line stays.
 
         Raises:
             StaleWindowError: See `archived`.
             StorageError: See `archived`.
         """
-        place = await self.archived(extent)
+        place = await self.archived(self.extent(eviction.cut))
         said = self.context.state.notice
-        if has_notice:
-            said = replace(self._message(reference_line(place), eviction.cut), is_notice=True)
+        if notice is not None:
+            text = notice(place)
+            if not text:
+                said = None
+            elif said is None or said.message.text != text:
+                said = replace(self._message(text, eviction.cut), is_notice=True)
         await self.context.commit(lambda now: eviction.change(now, now.summary, said))
 
     async def finish(self) -> None:

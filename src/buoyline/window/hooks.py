@@ -11,7 +11,7 @@ from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.context import ActionResult, ContextEditor, ContextView, Evict, Offload, Pin, Summarize
 from buoyline.management.rules import Hook, LegalCuts, PreviewStub, closed
 from buoyline.management.run import run, run_on_overflow
-from buoyline.management.summaries import SummaryWriters
+from buoyline.management.summaries import SummaryWriters, reference_line
 from buoyline.offloader.stub import reread_limit
 from buoyline.tokens.messages import count_result
 from buoyline.window.compaction import Compaction, Eviction, eviction_as
@@ -135,8 +135,7 @@ class DocumentHooks:
     async def evict(self, action: Evict) -> ActionResult:
         """Archive messages, and evict them; see `ContextEditor`."""
         eviction = await self._eviction(action)
-        extent = self._compaction.extent(eviction.cut)
-        await self._compaction.let_go(extent, eviction, has_notice=action.notice)
+        await self._compaction.let_go(eviction, reference_line if action.notice else None)
         self.draft = StateDraft.of(self.context.state)
         gone = eviction.cut - len(eviction.lasting) - len(eviction.reinserted)
         return ActionResult(f"{gone:,} messages left for the archive")

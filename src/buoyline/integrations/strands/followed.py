@@ -24,7 +24,7 @@ from buoyline.window.compaction import Eviction, Ready
 from buoyline.window.context import StateDraft
 from buoyline.window.held_window import HeldContext, HeldWindow
 from buoyline.window.plan import WORTH_OFFLOADING_TOKENS, Choice
-from buoyline.window.state import Entry, entry_of
+from buoyline.window.state import Entry
 from buoyline.window.tasks import completed
 
 logger = logging.getLogger(__name__)
@@ -93,15 +93,7 @@ class AgentWindow(HeldWindow):
         Raises:
             BuoylineError: The offloader refused; the context is as it was.
         """
-        compaction = self._engine.compaction
-        location = await compaction.archived(compaction.extent(eviction.cut))
-        text, known = notice(location), self._context.state.notice
-        if not text:
-            known = None
-        elif known is None or known.message.text != text:
-            native = dialect_named(DIALECT).user_message(text)
-            known = replace(entry_of(native, -1, self._context.budget.counter, dialect=DIALECT), is_notice=True)
-        await self._context.commit(lambda now: eviction.change(now, now.summary, known))
+        await self._engine.compaction.let_go(eviction, notice)
 
     async def draft(
         self, eviction: Eviction, compressor: Compressor, config: ContextConfig, max_tokens: int, *, use_model: bool
