@@ -16,8 +16,10 @@ from thirds import STEP, each_third, examples
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Compressor, Draft, Pointer, Summary
 from buoyline.compression.compressor import MessageRange
-from buoyline.compression.extractive.lines import merged_pointers
+from buoyline.compression.extractive.lines import LineFinder, merged_pointers
+from buoyline.compression.summary import SourceMessage
 from buoyline.inspect.replay import Replay, replay
+from buoyline.messages import Message, Text
 from buoyline.messages.registry import detect
 from buoyline.offloader import StoredResult
 from buoyline.offloader.protocol import abilities_of
@@ -382,3 +384,11 @@ async def test_a_result_that_is_gone_is_known_from_its_stub(tmp_path: Path) -> N
     (_directory(tmp_path) / "tool_result-c1.txt").unlink()
     summary = await compressor.summarize(extent, place, max_tokens=1_000)
     assert "no such table: rows_9" in summary.text
+
+
+def test_the_time_in_the_heading_of_a_message_is_not_cited_for_its_words() -> None:
+    lines = ("## 4 assistant · 2026-05-01T12:00:31.500Z", "Which one do you want?", "1. the pump", "")
+    message = Message("assistant", (Text("\n".join(lines[1:3])),))
+    source = SourceMessage(4, message, Pointer("transcript.md", 40, 43), lines=lines)
+    assert LineFinder().of(source, "1.") == (Pointer("transcript.md", 42, 42),)
+    assert LineFinder().of(source, "500Z") == (source.pointer,)

@@ -63,20 +63,25 @@ class LineFinder:
         return self.of(result.source, text)
 
     def _found(self, key: int | str, lines: Sequence[str], text: str) -> tuple[int, int] | None:
-        """Return the positions of the first and the last of *lines* that hold *text*; *key* names the lines."""
+        """Return the positions of the first and the last of *lines* that hold *text*.
+
+        *key* names the lines: the index of a message, whose first line is its heading, or the path of a file.
+        """
         pieces = [piece for part in text.split(CUT) if (piece := _BLANK.sub("", part))]
         if not lines or not pieces:
             return None
         if key not in self._folded:
-            self._folded[key] = _Folded(lines)
+            self._folded[key] = _Folded(lines, has_heading=isinstance(key, int))
         return self._folded[key].lines_of(pieces)
 
 
 class _Folded:
-    """The lines of a message joined without their blanks."""
+    """The lines of a message or a file joined without their blanks."""
 
-    def __init__(self, lines: Sequence[str]) -> None:
+    def __init__(self, lines: Sequence[str], *, has_heading: bool) -> None:
         folded = [_BLANK.sub("", line.removeprefix(CONTINUED)) for line in lines]
+        if has_heading:
+            folded[0] = ""  # the time of a message may hold any short text, such as "1."
         self._text = "".join(folded)
         self._starts = list(accumulate(map(len, folded), initial=0))[:-1]
 
