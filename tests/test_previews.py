@@ -361,6 +361,7 @@ def test_a_document_that_breaks_off_at_its_end_is_still_a_document(*, wrapped: b
         "2026-01-05 10:08:20.123  ERROR 93 --- [  worker-1] c.e.shop.Till   : ",
         'time="2026-01-05 10:08:20" level=error msg="',
         "E0105 10:08:20.123456 93 till.go:40] ",
+        "E0105 10:08:20.123456      93 till.go:40] ",
         "[2026-01-05 10:08:20,123: ERROR/ForkPoolWorker-2] ",
         "E, [2026-01-05T10:08:20.123456 #93] ",
     ],
@@ -370,6 +371,11 @@ def test_a_log_line_begins_with_its_message(prefix: str) -> None:
     lines = [f"{usual}{'abcdefg'[n % 7]} served {n}{', again' * (n % 2)}" for n in range(900)]
     lines[500] = f"{prefix}the till is gone"
     assert f"\n501:{len(prefix) + 1}: the till is gone" in preview("\n".join(lines), 150, COUNTER)
+
+
+def test_a_message_that_most_lines_repeat_is_no_prefix() -> None:
+    lines = [f'E0105 10:08:20.123456 93 till.go:40] "Unhandled" err="dial http://shop:80: {n}"' for n in range(90)]
+    assert '\n1:38: "Unhandled" err="dial http://shop:80: 0" <<<' in preview("\n".join([*lines, "bye"]), 150, COUNTER)
 
 
 def test_errors_in_pairs_are_told_apart_by_their_messages() -> None:

@@ -99,7 +99,7 @@ _STAMP = re.compile(
     r"|(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} [ \d]\d )?"
     r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: \d{4})?(?:Z| ?[+-]\d\d:?\d\d)?(?: #\d{1,9})?[\])\"]?:?\s{1,3}"
     # The process of Ruby and Celery, the place of glog, the thread and logger of Spring.
-    r"(?:#\d{1,9}\] |[A-Z]{4,8}/[\w-]{1,40}\] |(?:\d{1,9} )?[\w.-]{1,40}:\d{1,6}\] "
+    r"(?:#\d{1,9}\] |[A-Z]{4,8}/[\w-]{1,40}\] | {0,8}(?:\d{1,9} )?[\w.-]{1,40}:\d{1,6}\] "
     r"|[A-Z]{4,8} {1,2}\d{1,9} --- \[[^\]]{1,60}\] \S{1,60} {0,40}: )?"
     # A JSON record up to its message.
     r'|\{(?:"[\w@.]{1,30}" ?: ?(?:"[^"]{0,80}"|[\d.]{1,20}), ?){1,8}?"(?:message|msg)" ?: ?"'
@@ -160,7 +160,7 @@ def _common(lines: Sequence[str], least: float, *, is_stamped: bool) -> str:
         text = middle[:end]
         if middle[end - 1] not in _ENDS or text.isspace():
             continue
-        if is_stamped and not text.rstrip().endswith((":", "]", "|")) and text.strip().count(" "):
+        if is_stamped and ('"' in text or (not text.rstrip().endswith((":", "]", "|")) and text.strip().count(" "))):
             continue
         if bisect_right(lines, text + "\U0010ffff") - bisect_left(lines, text) >= least:
             return text
