@@ -323,10 +323,8 @@ class _GivenList:
     def count_known(self, known: Sequence[KnownMessage], start: int = 0) -> int:
         """Return with how many of *known* the list goes on from *start*."""
         pairs = zip(known, range(start, len(self.messages)), strict=False)
-        return next((count for count, (one, at) in enumerate(pairs) if not self._is(one, at)), self._most(known, start))
-
-    def _most(self, known: Sequence[KnownMessage], start: int) -> int:
-        return min(len(known), max(len(self.messages) - start, 0))
+        most = min(len(known), max(len(self.messages) - start, 0))
+        return next((count for count, (one, at) in enumerate(pairs) if not self._is(one, at)), most)
 
     def _is(self, known: KnownMessage, at: int) -> bool:
         """Return whether this is the same object, or has the same key, or else the same content."""

@@ -73,16 +73,21 @@ class MiddlewareSettings:
     def for_engine(self, config: AgentScopeConfig, agent: Agent) -> ContextConfig:
         """Return all of *config*, with the settings that it does not have.
 
+        If its ``reserve_ratio`` is not below the trigger, as in a one-off configuration with a low trigger, only the
+        newest messages are kept. AgentScope does the same.
+
         Raises:
-            ConfigError: A value cannot work with the others.
+            ConfigError: A value cannot work with the others, or the template or schema of *config* cannot work.
         """
-        results = self.for_results(config.tool_result_limit)
+        given: Any = config  # whose own types leave the schema open
         return replace(
-            self.for_compression(config, agent),
-            tool_result_limit=results.tool_result_limit,
-            preview_tokens=results.preview_tokens,
-            turn_results_limit=results.turn_results_limit,
-            tool_rules=results.tool_rules,
+            self.for_results(config.tool_result_limit),
+            trigger_ratio=config.trigger_ratio,
+            reserve_ratio=config.reserve_ratio if config.reserve_ratio < config.trigger_ratio else 0.0,
+            compression_prompt=config.compression_prompt.replace(_TIME, _now(agent)),
+            summary_template=config.summary_template,
+            summary_schema=given.summary_schema,
+            summary_tokens=self.summary_tokens,
             max_images=config.max_image_num,
         )
 
@@ -91,26 +96,6 @@ class MiddlewareSettings:
         if self.trigger_ratio is None:
             return settings
         return replace(settings, trigger_ratio=self.trigger_ratio, prices=self.prices or settings.prices)
-
-    def for_compression(self, config: AgentScopeConfig, agent: Agent) -> ContextConfig:
-        """Return the settings of a compaction in *config*.
-
-        If its ``reserve_ratio`` is not below the trigger, as in a one-off configuration with a low trigger, only the
-        newest messages are kept. AgentScope does the same.
-
-        Raises:
-            ConfigError: Its template or schema cannot work.
-        """
-        given: Any = config  # whose own types leave the schema open
-        reserve = config.reserve_ratio if config.reserve_ratio < config.trigger_ratio else 0.0
-        return ContextConfig(
-            trigger_ratio=config.trigger_ratio,
-            reserve_ratio=reserve,
-            compression_prompt=config.compression_prompt.replace(_TIME, _now(agent)),
-            summary_template=config.summary_template,
-            summary_schema=given.summary_schema,
-            summary_tokens=self.summary_tokens,
-        )
 
 
 class BlockOffloader:
