@@ -415,9 +415,9 @@ class TestCompression:
         assert "Find the berth that is closed." in str(agent.state.summary)
 
     async def test_a_second_summary_brings_the_first_up_to_date(self, tmp_path: Path) -> None:
-        model = ScriptedModel(voyage(4, 6, lines=80), context_size=8_000)
+        model = ScriptedModel(voyage(6, 6, lines=80), context_size=8_000)
         agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path), preview_tokens=300))
-        await sail(agent, 4)
+        await sail(agent, 6)
         asked = [request.text for request in model.requests if request.wants_summary]
         assert len(asked) >= 2
         assert ["Bring the previous summary up to date" in text for text in asked] == [False] + [True] * (
