@@ -137,7 +137,7 @@ def test_the_newest_hits_name_their_calls_too(workspace: ReadableWorkspace) -> N
 
 def test_a_passage_within_a_result_is_below_its_call(workspace: ReadableWorkspace) -> None:
     rows = _rows(search(workspace, "line 800 needle", "tool_result-*.txt", session="s1").text)
-    assert rows[1] == "@ Bash cat needles.log \u00b7 03-04 05:06"
+    assert rows[2] == "@ Bash cat needles.log \u00b7 03-04 05:06"
     assert any(row.endswith("\tline 800 needle in the log") for row in rows)
 
 

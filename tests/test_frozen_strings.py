@@ -31,12 +31,17 @@ RECORDS = {
     "pins": "op pins time before crc",
     "result": "op call_id path bytes sha256 lines parts total time before crc",
     "stub": "op sha256 path time before crc",
+    "call": "op time end tokens before crc",
     "batch": "op id dialect first offset bytes sha256 synced line lines transcript references time times before crc",
     "summary": "op n offset bytes sha256 synced before crc",
 }
 """The journal's operations, and the keys that each of their records has, in order."""
 
-OPTIONAL = {"window": {"times"}, "result": {"view", "view_bytes", "tool", "is_error", "partial"}}
+OPTIONAL = {
+    "window": {"times"},
+    "result": {"view", "view_bytes", "tool", "is_error", "partial"},
+    "call": {"usage", "model"},
+}
 
 SETTINGS = "size max_output_tokens config system tools dialect"
 
