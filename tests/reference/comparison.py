@@ -19,9 +19,9 @@ INTENDED: Sequence[tuple[str, str, str]] = (
 """Differences that are wanted: what the baseline says, what the checkout says in its place, and why."""
 
 
-ROWS_OF_CALLS = re.compile(r"answer\.text \| (?:@ .*|--)\n")
-"""Rows of `grep` and `search` that are not compared: the checkout names the call of each hit, and parts hits by that
-row. In rows of files a line has its number before its text."""
+ROWS_OF_CALLS = re.compile(r"answer\.text \| (?:@ .*|--|\[Rarest words, .*)\n")
+"""Rows of `grep` and `search` that are not compared: the checkout names the call of each hit, parts hits by that row,
+and names the rarest words of a query. In rows of files a line has its number before its text."""
 
 
 ADDED = re.compile(r"events\[\d+\]\.(?:facts|unsaid): 0|(?:events\[\d+\]|answer)\.summary\.draft\.work: null")
