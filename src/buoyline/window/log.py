@@ -94,7 +94,7 @@ class ContextLog:
     @property
     def finished_calls(self) -> list[ModelCall]:
         """The calls that the next change records."""
-        return self.calls if self.calls and self.calls[-1].usage else self.calls[:-1]
+        return self.calls[:] if self.calls and self.calls[-1].usage else self.calls[:-1]
 
     async def start(self, settings: Mapping[str, Any]) -> None:
         """Begin a window without messages; may be repeated.
