@@ -14,7 +14,7 @@ from buoyline.compression.extractive.edits import edit_in
 from buoyline.compression.extractive.fact_text import ANSWERED, cut
 from buoyline.compression.extractive.lines import Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
-from buoyline.compression.extractive.phrases import asks, chars_of, forbids, is_rule, looks_ahead, offers
+from buoyline.compression.extractive.phrases import asks, chars_of, forbids, is_refusal, is_rule, looks_ahead, offers
 from buoyline.compression.extractive.sentence_rank import MIN_CHARS, ranked_sentences
 from buoyline.compression.extractive.speech import (
     MIN_SENTENCE_CHARS,
@@ -108,24 +108,24 @@ def overview(conversation: Conversation, *, without: SourceMessage | None = None
 
 
 def _refusals(conversation: Conversation) -> Iterator[Fact]:
-    """Yield the user's words inside refused calls, with the call that they refuse."""
+    """Yield the calls that the user refused, with the user's words."""
     limits = conversation.limits
     for step in conversation.steps:
-        if not step.has_failed or step.reading is None or (said := _REFUSED.search(step.reading.text)) is None:
+        if not step.has_failed or step.reading is None:
             continue
-        tool = step.action.command or f"{step.action.name} {' '.join(step.action.paths)}".strip()
+        said = _REFUSED.search(step.reading.text)
+        if said is None and not is_refusal(step.reading.text):
+            continue
+        named = step.action.command or (step.action.paths or (step.action.name,))[0]
+        tool = step.action.command or f"{step.action.name} {_names(step.action.paths)}".strip()
         edit = edit_in(step.action.arguments)
         shown = cut(f"{tool} {edit.clause}" if edit is not None else tool, limits.line, limits.counter)
-        words = cut(said[1], 2 * limits.line, limits.counter)
-        item = Fact(
-            "task_overview", "refusal", f"“{words}” (refusing: {shown})", None, step.call.index, weight=FACTS["refusal"]
-        )
-        yield _citing(
-            item,
-            step.citations_for(
-                tool, Passage("", conversation.citations.of_result(step.reading, words)), conversation.citations
-            ),
-        )
+        words = cut(said[1], 2 * limits.line, limits.counter) if said is not None else ""
+        text = f"“{words}” (refusing: {shown})" if words else f"Refused: {shown}"
+        weight = FACTS["refusal" if words else "refusal without words"]
+        places = conversation.citations.of_result(step.reading, words or step.reading.text[:MIN_CHARS])
+        item = Fact("task_overview", "refusal", text, None, step.call.index, weight=weight)
+        yield _citing(item, step.citations_for(named, Passage("", places), conversation.citations))
 
 
 def state(conversation: Conversation) -> Iterator[Fact]:
@@ -252,9 +252,9 @@ def discoveries(conversation: Conversation) -> Iterator[Fact]:
 
 
 def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -> Iterator[Fact]:
-    """Yield the error of a failed call; nothing for a check, whose outcome is state."""
+    """Yield the error of a failed call; nothing for a check, whose outcome is state, or for a refused call."""
     limits = conversation.limits
-    if checks_in(step.action.command):
+    if checks_in(step.action.command) or (step.reading is not None and is_refusal(step.reading.text)):
         return
     lines = [line for line in step.errors if not _ONLY_COUNTS.search(line.text)] or step.errors
     said = [cut(line.text, limits.line, limits.counter) for line in lines]

@@ -83,6 +83,14 @@ _CORRECTS_ITSELF = re.compile(
     r"|i was wrong|moment,|halt,|eigentlich|en fait|\u7b49\u7b49|\u4e0d\u5bf9)(?!\w)",
     re.IGNORECASE,
 )
+_REFUSAL = re.compile(
+    r"\b(?:user|human|operator)\b[^.\n]{0,60}"
+    r"\b(?:rejected|denied|refused|declined|(?:does not|doesn't|did not|didn't) want)\b",
+    re.IGNORECASE,
+)
+MAX_REFUSAL_CHARS: Final = 150
+"""A refusal comes first; a text that was read may speak of one later."""
+
 _LEADS_IN = re.compile(r"[:\uff1a][*_`]{0,3}$")
 _ASKS = re.compile(r"[?\uff1f][*_`\"')\u201d\u300d]{0,3}$")
 _SAYS = re.compile(r"[\d`/_.!?:;\u3002=\u2192]|\w-\w")
@@ -136,6 +144,11 @@ def looks_ahead(sentence: str) -> bool:
 def concedes(text: str) -> bool:
     """Return whether a message begins by agreeing with an objection: what was said before it is withdrawn."""
     return _CONCEDES.match(text) is not None
+
+
+def is_refusal(text: str) -> bool:
+    """Return whether the result of a call says that the user refused the call."""
+    return _REFUSAL.search(text, 0, MAX_REFUSAL_CHARS) is not None
 
 
 def corrects_itself(sentence: str) -> bool:

@@ -23,6 +23,7 @@ from buoyline.compression.extractive.phrases import (
     concedes,
     corrects_itself,
     is_heading,
+    is_refusal,
     leads_in,
     offers,
 )
@@ -117,7 +118,6 @@ _PRAISE = re.compile(
     r"\W{0,3}(?:perfect|great|excellent|good|awesome|you're (?:absolutely )?right|absolutely|sure|okay)\b[!.,]",
     re.IGNORECASE,
 )
-_REFUSAL = re.compile(r"\buser\b[^.\n]{0,60}\b(?:rejected|doesn't want|refused|declined)\b")
 _SENTENCE_END = re.compile(r"[.:!?\u3002]\W{0,3}$")
 _VALUE = re.compile(r"[\w.-]{3,60}")
 _NUMBERED = re.compile(r"\s*\d+[\u2192:|]")
@@ -340,7 +340,7 @@ def _of_results(conversation: "Conversation") -> Iterator[_Candidate]:
     tools: dict[int, str] = {}
     for step in conversation.steps:
         reading = step.reading
-        if reading is None or _REFUSAL.search(reading.text[:400]):
+        if reading is None or is_refusal(reading.text):
             continue
         text = reading.searched[:MAX_TEXT_CHARS]
         for position, row in enumerate(rows_of(text)):

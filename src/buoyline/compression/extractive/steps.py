@@ -17,6 +17,7 @@ from buoyline.compression.extractive.lines import (
     merged_pointers,
     result_texts,
 )
+from buoyline.compression.extractive.phrases import is_refusal
 from buoyline.compression.extractive.speech import ParsedCall, action_of
 from buoyline.compression.identifiers import error_lines, exit_status, last_line, readable, says_error
 from buoyline.compression.pointers import Pointer
@@ -165,7 +166,9 @@ def _answered(step: Step, reading: ResultText, citations: LineFinder, *, is_erro
 def _errors(action: ParsedCall, reading: ResultText, *, is_error: bool) -> Iterator[str]:
     """Yield the error lines of a result; a file that was only read may be full of words such as "failed"."""
     text = reading.text
-    if is_error or (action.operation == "run" and not action.is_harmless):
+    if is_refusal(text) and reading.excerpt is None:
+        yield _first_line(text)
+    elif is_error or (action.operation == "run" and not action.is_harmless):
         # A line in the command is printed by it, as by ``grep x f || echo "Not found"``; a line of JSON is data.
         lines = dict.fromkeys(error_lines(text))
         yield from (line for line in lines if line not in action.command and not _DATA.match(line))

@@ -15,6 +15,7 @@ FACTS: Final[Mapping[str, float]] = MappingProxyType(
         "pasted": 0.5,
         "made by a program": -1.0,  # a user message that no person typed
         "refusal": 3.0,
+        "refusal without words": 1.5,
         "prohibition": 6.0,  # never forgotten: the agent must not do it in twenty compactions either
         "rule": 1.0,
         "remark": 0.0,
