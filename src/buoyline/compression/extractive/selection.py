@@ -245,6 +245,15 @@ LAST_STRINGS_SHARE: Final = 0.05
 RULES_SHARE: Final = 0.07
 """Of the whole, for the user's rules."""
 
+LEAST_FACT_NEED: Final = 0.06
+"""Of a sentence in its field's share; the rest of a share goes to what is most needed in any field.
+
+Without it, announcements such as "Let me check the tests" filled the share of discoveries while edits had no room.
+"""
+
+LEAST_SENTENCE_NEED: Final = 0.01
+"""Of any sentence; below it are announcements and the instructions of a page that was read, and no room is spent."""
+
 STALE_RANKS: Final = 40
 """A sentence whose exact strings have all been said falls behind by so many places."""
 
@@ -356,7 +365,7 @@ def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetInde
         Facts that take about ``request.max_tokens``; the last few tokens depend on how lines join.
     """
     selection = Selection(request, snippets, end=end)
-    ranked = selection.choice.ranked = selection.ranked(items, _terms(request.focus))
+    ranked = selection.choice.ranked = selection.ranked(items)
     queues = {name: [item for item in ranked if item.field == name] for name in request.fields}
     prose = [name for name in SHARES if name in queues and name != STRINGS_FIELD]
     selection.choose_first(queues.get("task_overview", []))
@@ -366,39 +375,33 @@ def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetInde
     for name in prose:
         if name == NEXT_FIELD:
             selection.assure(queues[name], max(NEXT_TOKENS, int(selection.share_of(name) * request.max_tokens)))
-        selection.fill(queues[name], share=selection.share_of(name))
+        selection.fill(queues[name], share=selection.share_of(name), least_need=LEAST_FACT_NEED)
     for name in [name for name in request.fields if name not in FIELDS]:
         queues[name] = selection.ranked(_digest(ranked, name), _terms(name))
         selection.fill(queues[name], share=selection.share_of(name))
         prose.append(name)
-    if STRINGS_FIELD in queues:
-        _fill_strings(selection, queues[STRINGS_FIELD], {name: queues[name] for name in prose}, _terms(request.focus))
-    # Twice: joined lines take fewer tokens, and the rest may hold one fact more.
-    for _ in range(2):
-        for name in prose:
-            selection.fill(queues[name], share=1.0)
-        selection.count_again()
-    if STRINGS_FIELD in queues:
-        selection.top_up(queues[STRINGS_FIELD], _terms(request.focus))
+    strings = queues.get(STRINGS_FIELD, [])
+    _fill_rest(selection, strings, list(chain.from_iterable(queues[name] for name in prose)))
+    selection.top_up(strings)
     return selection.choice
 
 
-def _fill_strings(
-    selection: "Selection", queue: Sequence[Fact], prose: Mapping[str, list[Fact]], terms: frozenset[str]
-) -> None:
-    """Fill the field of exact strings; unused tokens go to sentences, and theirs back to strings."""
+def _fill_rest(selection: "Selection", queue: Sequence[Fact], sentences: Iterable[Fact]) -> None:
+    """Fill the field of exact strings, whose candidates are *queue*; then the most needed sentences of all fields."""
     rules = [item for item in queue if item.kind not in STRING_KINDS]
     strings = [item for item in queue if item.kind in STRING_KINDS and item.kind != LABEL_KIND]
-    share = selection.share_of(STRINGS_FIELD)
+    share = min(selection.share_of(STRINGS_FIELD), MAX_STRINGS_SHARE) if queue else 0.0
     selection.fill(rules, share=RULES_SHARE)
-    has_room = selection.has_room_for(chain(rules, *prose.values()))
-    selection.fill_strings(strings, terms, share=min(share, MAX_STRINGS_SHARE), is_last=has_room)
+    rest = selection.ranked(chain(rules, sentences))
+    has_room = selection.has_room_for(rest)
+    selection.fill_strings(strings, share=share, is_last=has_room)
+    # Twice: joined lines take fewer tokens, and the rest may hold one fact more.
     for _ in range(2):
-        selection.spread(prose)
-        for waiting in (*prose.values(), rules):
-            selection.fill(waiting, share=1.0)
+        selection.fill(rest, share=1.0, least_need=LEAST_SENTENCE_NEED)
         selection.count_again()
-    selection.fill_strings(strings, terms, share=LAST_STRINGS_SHARE, is_last=has_room)
+    selection.fill_strings(strings, share=LAST_STRINGS_SHARE, is_last=has_room)
+    selection.count_again()
+    selection.fill(rest, share=1.0, least_need=LEAST_SENTENCE_NEED)
 
 
 def _digest(ranked: Iterable[Fact], name: str) -> list[Fact]:
@@ -423,6 +426,7 @@ class Selection:
         self._end = end
         self._first = request.sources[0].index
         self._unused = 0.0
+        self._terms = _terms(request.focus)
         self._all_shares = sum(SHARES.get(name, CUSTOM_SHARE) for name in request.fields)
         self._least_said = SAID_NEED
         self._said = ""
@@ -433,8 +437,8 @@ class Selection:
         """Return the share of all tokens that the field *name* has."""
         return SHARES.get(name, CUSTOM_SHARE) / self._all_shares
 
-    def ranked(self, items: Iterable[Fact], terms: frozenset[str]) -> list[Fact]:
-        """Return *items*, most needed first; one that holds a term of *terms* is needed more."""
+    def ranked(self, items: Iterable[Fact], terms: frozenset[str] = frozenset()) -> list[Fact]:
+        """Return *items*, most needed first; one that holds one of *terms* or of the focus is needed more."""
         return sorted(items, key=lambda item: self._need(item, terms), reverse=True)
 
     def choose_first(self, queue: list[Fact]) -> None:
@@ -515,17 +519,18 @@ class Selection:
                 return shown
         return None
 
-    def fill(self, queue: list[Fact], *, share: float) -> None:
+    def fill(self, queue: list[Fact], *, share: float, least_need: float = 0.0) -> None:
         """Choose from *queue* in its order, carried facts first for a part of the tokens.
 
         Args:
             queue: Candidates, most needed first; chosen ones are removed.
             share: Of all tokens. Unused tokens of earlier fields are added, and those of this one are passed on.
+            least_need: Of a fact that is chosen.
         """
         room = min(share * self.max_tokens + self._unused, self._left)
         old = [item for item in queue if self._was_shown(item)]
-        used = self._take(old, queue, CARRIED_SHARE * room) if len(old) < len(queue) else 0
-        used += self._take(list(queue), queue, room - used)
+        used = self._take(old, queue, CARRIED_SHARE * room, least_need) if len(old) < len(queue) else 0
+        used += self._take(list(queue), queue, room - used, least_need)
         self._left -= used
         self._unused = room - used
 
@@ -533,16 +538,15 @@ class Selection:
         """Return whether the last summary said it; a fact that it had no room for competes with new ones."""
         return item.is_shown and item.last_seen < self._first
 
-    def fill_strings(self, queue: list[Fact], terms: frozenset[str], *, share: float, is_last: bool = False) -> None:
+    def fill_strings(self, queue: list[Fact], *, share: float, is_last: bool = False) -> None:
         """Choose exact strings from *queue* together with the lines that they share; see `fill`.
 
         Args:
             queue: Strings, most needed first.
-            terms: Of the caller's focus.
-            share: Of all tokens.
+            share: Of all tokens. Unused tokens of other fields are added only if *is_last*.
             is_last: There is nothing else to say, so that strings of little need are said as well.
         """
-        room = min(share * self.max_tokens + self._unused, self._left)
+        room = min(share * self.max_tokens + (self._unused if is_last else 0.0), self._left)
         waiting: list[Fact] = []
         for item in queue:
             if contains_whole(self._said, item.text):
@@ -550,7 +554,7 @@ class Selection:
             else:
                 waiting.append(item)
         least = LEAST_NEED if share < 1 else 0.0
-        needs = [(item, need) for item in waiting if (need := self._need(item, terms)) >= least]
+        needs = [(item, need) for item in waiting if (need := self._need(item)) >= least]
         self._least_said = 0.0 if is_last else max(self._least_said, self._need_within(needs))
         old = [found for found in needs if self._was_shown(found[0])]
         cited = [pointer for items in self.choice.shown.values() for item in items for pointer in item.pointers]
@@ -579,11 +583,11 @@ class Selection:
                 return need
         return 0.0
 
-    def top_up(self, queue: list[Fact], terms: frozenset[str]) -> None:
+    def top_up(self, queue: list[Fact]) -> None:
         """Spend the last tokens on strings of lines that are cited anyway."""
         said = {item.text for item in self.choice.shown[STRINGS_FIELD]}
         needs = [
-            (item, self._need(item, terms))
+            (item, self._need(item))
             for item in queue
             if item.kind in STRING_KINDS and item.text not in said and not contains_whole(self._said, item.text)
         ]
@@ -606,23 +610,16 @@ class Selection:
         self._left = self.max_tokens - sum(self._counter.count(text) for text in texts if text)
         self._unused = 0.0
 
-    def _need(self, item: Fact, terms: frozenset[str]) -> float:
+    def _need(self, item: Fact, terms: frozenset[str] = frozenset()) -> float:
         weight = item.weight
-        if terms and any(term in item.text.casefold() or term in item.kind for term in terms):
+        if any(term in item.text.casefold() or term in item.kind for term in terms | self._terms):
             weight += FACTS["focus"]
         return likelihood(weight, count=item.count, age=max(self._end - 1 - item.last_seen, 0))
 
-    def spread(self, queues: Mapping[str, list[Fact]]) -> None:
-        """Share the unused tokens among *queues* by their shares: else the first field takes all."""
-        left = self._left / self.max_tokens if self.max_tokens else 0.0
-        shares = sum(self.share_of(name) for name in queues)
-        for name, queue in queues.items():
-            self.fill(queue, share=left * self.share_of(name) / shares)
-
-    def _take(self, candidates: Sequence[Fact], queue: list[Fact], room: float) -> int:
+    def _take(self, candidates: Sequence[Fact], queue: list[Fact], room: float, least_need: float) -> int:
         used = misses = 0
         done: set[int] = set()
-        for item in self._freshest_first(candidates):
+        for item in self._freshest_first([item for item in candidates if self._need(item) >= least_need]):
             if misses > MAX_MISSES:
                 break
             is_said = self._is_said(item)
@@ -657,8 +654,8 @@ class Selection:
         return len(strings - self._said_strings) / len(strings) if strings else 1.0
 
     def _is_said(self, item: Fact) -> bool:
-        """Return whether a chosen sentence says it already; an open state is news even of quoted words."""
-        if item.kind in OPEN_KINDS:
+        """Return whether a chosen sentence says it already; a state is news even of words or a path in a quotation."""
+        if item.kind in OPEN_KINDS or (item.kind in FILE_KINDS and item.kind != "read"):
             return False
         words = item.text.removesuffix(CUT).rstrip()
         # A quotation of another length says it as well; a ban must be whole.

@@ -25,7 +25,7 @@ FACTS: Final[Mapping[str, float]] = MappingProxyType(
         "report": 2.5,
         "intent": 4.0,
         "repository": 6.0,
-        "failed check": 5.5,
+        "failed check": 6.5,  # precedes even the changed files
         "check": 4.5,
         "old check": 2.0,  # passed, behind the newest ones: mostly a part of what they check
         "stale check": -1.0,  # added if a file was changed since its last run
