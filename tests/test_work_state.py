@@ -69,6 +69,10 @@ def state_of(*messages: dict[str, Any]) -> WorkState:
     return work_of(sources_of(messages))
 
 
+def summary_of(*messages: dict[str, Any], max_tokens: int = 800) -> str:
+    return "\n".join(extract(SummaryRequest(sources_of(messages), None, max_tokens, default_counter())).fields.values())
+
+
 # Files.
 
 
@@ -805,3 +809,115 @@ def test_any_messages_have_a_state_that_survives_json(
     assert work_state_from(json.loads(json.dumps(state.to_json()))) == state
     later = work_of(sources_of(after, len(before)), state)
     assert later.end == len(before) + len(after)
+
+
+REFUSED = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        REFUSED,
+        f"{REFUSED} To tell you how to proceed, the user said:\nplease reuse the loop",
+        "User denied this operation.",
+        "The human operator declined the command.",
+    ],
+)
+def test_a_file_is_not_changed_by_a_call_that_the_user_refused(words: str) -> None:
+    call, _ = edited(1, "src/store.py")
+    assert not state_of(said("user", "Repair the store."), call, answered("c1", words)).changed_files
+
+
+def test_the_summary_has_the_users_words_with_the_call_that_they_refuse() -> None:
+    refused = ran(1, "git reset --hard origin/main", f"{REFUSED} the user said:\nwhat are you doing?")
+    silent = ran(2, "git push --force origin main", f"{REFUSED} STOP what you are doing.")
+    text = summary_of(said("user", "Rebase the branch."), *refused, *silent)
+    assert "“what are you doing?” (refusing: git reset --hard origin/main)" in text
+    assert "Refused: git push --force origin main" in text
+    assert "Open error" not in text
+
+
+def test_a_later_mention_of_a_file_does_not_hide_that_the_file_was_changed() -> None:
+    report = said("assistant", "I changed src/store.py so that a lost row is written again.")
+    assert "Changed: src/store.py" in summary_of(said("user", "Repair it."), *edited(1, "src/store.py"), report)
+
+
+LINE = "func (s *Store) describe(session string, commit string"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "clause"),
+    [
+        # The line that brings the most new names, and no import, comment or bare string.
+        (
+            "name := legacy(commit)\n",
+            'import "fmt"\n// Suffixes.\nvar name string\nname = checkpoint.WithSuffix(commit, state.Suffix)\n',
+            "`name := legacy(commit)` → `name = checkpoint.WithSuffix(commit, state.Suffix)`",
+        ),
+        # Words of a message that is printed are no names.
+        (
+            "return end(session)",
+            'if err := end(session, now); err != nil {\n    print("this one has more words than the line above it")\n}',
+            "`return end(session)` → `if err := end(session, now); err != nil {`",
+        ),
+        # Two long lines that begin alike are shown where they differ.
+        (
+            f"{LINE}, branch string, a string, b string) string {{",
+            f"{LINE}, branch string, a string, suffix int) string {{",
+            "`…branch string, a string, b string) string {` → `…branch string, a string, suffix int) string {`",
+        ),
+    ],
+)
+def test_an_edit_is_told_by_the_lines_that_say_most(old: str, new: str, clause: str) -> None:
+    assert state_of(*edited(1, "store.go", old, new)).files["store.go"].edit == clause
+
+
+WRITTEN = {
+    "app.js": (
+        "// Draws the table\n" + "".join(f"function draw{part}() {{\n  return 1;\n}}\n" for part in "ABC"),
+        "drawA, drawB, drawC",
+    ),
+    "page.html": (
+        "<!DOCTYPE html>\n<html>\n<head>\n<title>Cup 2025</title>\n</head>\n<body>\n<h1>Results</h1>\n</body>\n</html>",
+        "Cup 2025, Results",
+    ),
+    "data.js": ("// The league\n\nconst league = {\n  teams: 12,\n};\n", "`const league = {`"),
+    "empty.txt": ("\n\n", ""),
+}
+
+
+@pytest.mark.parametrize("path", WRITTEN)
+def test_a_written_file_is_told_by_what_it_defines(path: str) -> None:
+    content, clause = WRITTEN[path]
+    call = called("c1", "write_file", path=path, content=content)
+    assert state_of(call, answered("c1", "OK")).files[path].edit == clause
+
+
+def test_a_summary_with_room_has_the_beginning_of_a_written_file() -> None:
+    content = "/* Blue and orange */\n:root {\n  --primary: #1a56db;\n}\n"
+    call = called("c1", "write_file", path="css/style.css", content=content)
+    text = summary_of(said("user", "Make the page blue."), call, answered("c1", "OK"))
+    assert "style.css begins: /* Blue and orange */ :root { --primary: #1a56db;" in text
+
+
+def test_a_file_that_was_written_twice_is_told_by_its_last_form() -> None:
+    calls = [
+        message
+        for number, content in enumerate(("first = 1\n", "second = 2\n"))
+        for message in (called(f"c{number}", "write_file", path="a.py", content=content), answered(f"c{number}", "OK"))
+    ]
+    text = summary_of(said("user", "Write it."), *calls)
+    assert "`second = 2`" in text
+    assert "first" not in text
+
+
+def test_edits_take_the_room_that_announcements_would_fill() -> None:
+    edits = [
+        message
+        for number in range(8)
+        for message in edited(number, f"src/part{number}.py", f"value = {number}", f"value = renamed_{number}")
+    ]
+    talk = [said("assistant", f"Let me look at the tests of the other part {word} now.") for word in "abcdefgh"]
+    text = summary_of(said("user", "Rename it."), *talk, *edits, max_tokens=420)
+    assert all(f"renamed_{number}" in text for number in range(8))
+    assert text.count("Let me") == 1  # the newest report

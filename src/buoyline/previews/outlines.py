@@ -431,6 +431,15 @@ def outline_digest(lines: Sequence[str]) -> Digest | None:
     return Digest(facts, tuple(_findings(definitions, len(lines))), is_free=True)
 
 
+def defined_names(lines: Sequence[str], most: int) -> list[str]:
+    """Return the most important headings or definitions of a source text in its order; empty for any other text."""
+    headings = heading_outline(lines)
+    program = _program(lines) if headings is None else None
+    definitions = [Definition(*heading) for heading in headings[1]] if headings else program[1] if program else []
+    chosen = sorted(_chosen(definitions, len(lines))[:most])
+    return list(dict.fromkeys(definition.label[:_LABEL_CHARS] for definition in chosen))
+
+
 def _prose(texts: Sequence[str], headings: Sequence[Heading]) -> Iterator[str]:
     """Yield the first paragraph of a document, and the lines that say how it ends."""
     first = next((number for number, line in enumerate(texts, 1) if _PARAGRAPH.match(line)), 0)

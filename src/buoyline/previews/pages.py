@@ -88,6 +88,15 @@ def page_digest(lines: Sequence[str]) -> Digest | None:
     )
 
 
+def page_headings(lines: Sequence[str], most: int) -> list[str]:
+    """Return the title and the first headings of an HTML page; empty if the text is not a page."""
+    if not _is_page(lines):
+        return []
+    page = _Page(lines)
+    found = (page.title, *(text for _, text in page.headings))
+    return list(dict.fromkeys(text[:_HEADING_CHARS] for text in found if text))[:most]
+
+
 def _is_page(lines: Sequence[str]) -> bool:
     head = "\n".join(line[:_PIECE_CHARS] for line in lines[:120])[:20_000]
     found = _DOCUMENT.search(head)

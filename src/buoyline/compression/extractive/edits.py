@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from posixpath import commonprefix
 from typing import Any, Final, NamedTuple
 
 from buoyline.compression.extractive.speech import letters_of
 from buoyline.compression.identifiers import readable
+from buoyline.previews.outlines import defined_names
+from buoyline.previews.pages import page_headings
 
 MAX_LINE_CHARS: Final = 90
 """Of a quoted line of code."""
@@ -13,13 +16,23 @@ MAX_LINE_CHARS: Final = 90
 MAX_SHOWN_LINES: Final = 2
 """A change of so many lines is shown line by line, a larger one by its most telling line."""
 
+MAX_NAMES: Final = 8
+"""Of the definitions or headings of a new file."""
+
+MAX_READ_LINES: Final = 40
+MAX_READ_CHARS: Final = 400
+
 _OLD_KEYS: Final = ("oldstring", "oldstr", "oldtext", "search", "old")
 _NEW_KEYS: Final = ("newstring", "newstr", "newtext", "replace", "replacement", "new")
 _CONTENT_KEYS: Final = frozenset({"content", "contents", "filetext"})
 
 _NAMED = re.compile(r"\b(?:func(?:\s*\([^)]*\))?|def|class|function|fn|interface|struct|type)\s+(\w{2,80})")
-_DEFINES = re.compile(r"\b(?:func|def|class|function|const|type|interface|struct|fn|let|var|public|export)\b")
+_DEFINES = re.compile(r"\b(?:func|def|class|function|type|interface|struct|fn)\b")
 _COMMENTS: Final = ("//", "#", "/*", "*", "import ", "from ")
+_SETS_UP = re.compile(r"#!|<[!?]|</?(?:html|head|meta)\b|(?:import|from|package|use|using|#include)\b|[\W_]*$")
+_STRING = re.compile(r"""["'][^"']*["'][,;]?""")
+_LITERAL = re.compile(r"""(["'])[^"'\n]*\1""")
+_WORD = re.compile(r"\w{2,80}")
 
 
 def is_whole_file(arguments: Mapping[str, Any]) -> bool:
@@ -42,6 +55,8 @@ class Edit(NamedTuple):
 def edit_in(arguments: Mapping[str, Any]) -> Edit | None:
     """Return the change that a call with *arguments* makes; None if its form is not known or nothing changes."""
     texts = {letters_of(key): value for key, value in arguments.items() if isinstance(value, str)}
+    if (content := next((texts[key] for key in _CONTENT_KEYS if key in texts), None)) is not None:
+        return _written(content.splitlines())
     old = next((texts[key] for key in _OLD_KEYS if key in texts), "")
     new = next((texts[key] for key in _NEW_KEYS if key in texts), None)
     if new is None:
@@ -59,24 +74,61 @@ def edit_in(arguments: Mapping[str, Any]) -> Edit | None:
     return Edit(f"in {named[0]}: {edit.clause}", (named[1], *edit.lines))
 
 
+def beginning_of(arguments: Mapping[str, Any]) -> str:
+    """Return the first lines of a file that a call with *arguments* writes, without imports; empty for an edit."""
+    content = next((value for key, value in arguments.items() if letters_of(key) in _CONTENT_KEYS), "")
+    lines = content.splitlines() if isinstance(content, str) else []
+    said = (readable(line) for line in lines[:MAX_READ_LINES])
+    return " ".join(line for line in said if line and not _SETS_UP.match(line))
+
+
+def _written(lines: Sequence[str]) -> Edit | None:
+    """Return what a new file defines, else its first line of code."""
+    if names := defined_names(lines, MAX_NAMES) or page_headings(lines, MAX_NAMES):
+        return Edit(", ".join(map(readable, names)), ())
+    first = next((line for line in lines if line.strip() and not _is_remark(line.strip())), "").strip()
+    return Edit(_quoted(first), (first,)) if first else None
+
+
 def _replaced(removed: Sequence[str], added: Sequence[str]) -> Edit:
     if not removed:
-        line = _telling(added)
+        line = _telling(added, [])
         return Edit(f"+ {_quoted(line)}", (line,))
     if len(removed) == len(added) <= MAX_SHOWN_LINES:
         pairs = list(zip(removed, added, strict=True))
     else:
-        pairs = [(_telling(removed), _telling(added))]
-    clause = "; ".join(f"{_quoted(old)} → {_quoted(new)}" for old, new in pairs)
+        new = _telling(added, removed)
+        pairs = [(_telling(removed, added), new)]
+    clause = "; ".join(f"{_quoted(old, new)} → {_quoted(new, old)}" for old, new in pairs)
     return Edit(clause, tuple(line for pair in pairs for line in pair))
 
 
-def _telling(lines: Sequence[str]) -> str:
-    """Return the line that says most about a change: a definition, else the first that is no comment."""
-    code = [line for line in lines if not line.startswith(_COMMENTS)] or lines
-    return next((line for line in code if _DEFINES.search(line)), code[0])
+def _telling(lines: Sequence[str], others: Sequence[str]) -> str:
+    """Return the line that says most about a change: a definition, else that with the most words not in *others*."""
+    code = [line for line in lines if not _is_remark(line)] or lines
+    known = _names("\n".join(others))
+    return next(
+        (line for line in code if _DEFINES.search(line)),
+        max(code, key=lambda line: len(_names(line[:MAX_READ_CHARS]) - known)),
+    )
 
 
-def _quoted(line: str) -> str:
+def _names(code: str) -> set[str]:
+    return set(_WORD.findall(_LITERAL.sub("", code)))
+
+
+def _is_remark(line: str) -> bool:
+    """Return whether a line of code is a comment, an import or a bare string."""
+    return line.startswith(_COMMENTS) or _STRING.fullmatch(line) is not None
+
+
+def _quoted(line: str, other: str = "") -> str:
+    """Return a line in backquotes, cut so that it shows where it differs from *other*."""
     shown = readable(line)
+    if len(shown) <= MAX_LINE_CHARS:
+        return f"`{shown}`"
+    same = len(commonprefix([shown, readable(other)]))
+    if same > MAX_LINE_CHARS // 2:
+        start = shown.rfind(" ", 0, same - MAX_LINE_CHARS // 4) + 1
+        shown = f"…{shown[start:]}" if start else shown
     return f"`{shown}`" if len(shown) <= MAX_LINE_CHARS else f"`{shown[:MAX_LINE_CHARS].rstrip()}…`"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from buoyline.compression.citations import ARROW, CUT
 from buoyline.compression.extractive.commands import checks_in
 from buoyline.compression.extractive.conversation import Conversation
-from buoyline.compression.extractive.edits import edit_in
+from buoyline.compression.extractive.edits import beginning_of, edit_in, is_whole_file
 from buoyline.compression.extractive.fact_text import ANSWERED, cut
 from buoyline.compression.extractive.lines import Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
@@ -193,7 +193,7 @@ def _checks(conversation: Conversation) -> Iterator[Fact]:
 
 
 def _files(conversation: Conversation) -> Iterator[Fact]:
-    """Yield the files, the last edit of each in a clause, and the earlier edits."""
+    """Yield the files, and the last edit of each in a clause."""
     limits, files = conversation.limits, conversation.work.files
     for one in files.values():
         weight = FACTS["read"] if one.operation == "read" else FACTS["changed"]
@@ -215,12 +215,25 @@ def _files(conversation: Conversation) -> Iterator[Fact]:
                 one.last,
                 weight=FACTS["content"],
             )
+    yield from _writings(conversation)
+
+
+def _writings(conversation: Conversation) -> Iterator[Fact]:
+    """Yield the beginnings of files that were written, and the earlier edits of each file."""
+    limits, files = conversation.limits, conversation.work.files
     for step in conversation.steps:
-        if step.action.operation != "change" or step.has_failed or (edit := edit_in(step.action.arguments)) is None:
+        if step.action.operation != "change" or step.has_failed:
             continue
         path = step.action.paths[0]
-        if path not in files or files[path].last != step.call.index:
-            text = f"{_names([path])}: {cut(edit.clause, 2 * limits.line, limits.counter)}"
+        is_last = path in files and files[path].last == step.call.index
+        name = _names([path])
+        if is_whole_file(step.action.arguments):  # one that was written again has nothing of its earlier forms
+            if is_last and (begin := beginning_of(step.action.arguments)):
+                text = f"{name} begins: {cut(begin, 4 * limits.line, limits.counter)}"
+                item = Fact("current_state", "beginning", text, None, step.call.index, weight=FACTS["beginning"])
+                yield _citing(item, conversation.citations.of(step.call, begin[:MIN_CHARS]))
+        elif not is_last and (edit := edit_in(step.action.arguments)) is not None:
+            text = f"{name}: {cut(edit.clause, 2 * limits.line, limits.counter)}"
             places = (conversation.citations.of(step.call, words) for words in (path, *edit.lines))
             item = Fact("current_state", "edit", text, None, step.call.index, weight=FACTS["edit"])
             yield _citing(item, merged_pointers(chain.from_iterable(places)))

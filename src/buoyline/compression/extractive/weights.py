@@ -32,6 +32,7 @@ FACTS: Final[Mapping[str, float]] = MappingProxyType(
         "changed": 4.0,
         "newest edit": 2.5,  # the last one of a file
         "edit": 1.5,
+        "beginning": -1.5,  # of a file that was written: said if there is room
         "read": -0.5,
         "content": 0.5,  # the result that holds a large file
         "series": 4.5,  # several similar calls: the next agent must not repeat them
