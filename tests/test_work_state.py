@@ -921,3 +921,25 @@ def test_edits_take_the_room_that_announcements_would_fill() -> None:
     text = summary_of(said("user", "Rename it."), *talk, *edits, max_tokens=420)
     assert all(f"renamed_{number}" in text for number in range(8))
     assert text.count("Let me") == 1  # the newest report
+
+
+def test_the_result_of_an_edit_is_no_discovery() -> None:
+    sentence = "The file src/store.py has been updated, and here is why that matters: it fixes the lost row.\n" * 3
+    call = called("c1", "Edit", file_path="src/store.py", old_string="a", new_string="b")
+    text = summary_of(said("user", "Repair the store."), call, answered("c1", sentence))
+    assert "has been updated" not in text
+
+
+def test_rows_of_what_a_command_posted_come_behind_rows_that_were_read() -> None:
+    def row(number: int) -> str:
+        return json.dumps({"id": f"R{number}", "path": f"src/part{number}.py", "state": "open"})
+
+    posted = [
+        message
+        for number in range(8)
+        for message in ran(number, f"gh api repos/a/b/comments/{number}/replies -f body=Fixed", row(number))
+    ]
+    read = [called("r", "get_review", review="R99"), answered("r", row(99))]
+    text = summary_of(said("user", "Answer the reviews."), *read, *posted, max_tokens=500)
+    assert "get_review: id R99" in text
+    assert "bash: id" not in text

@@ -49,6 +49,7 @@ QUALITIES: Final[Mapping[str, float]] = MappingProxyType(
         "remark": 0.9,  # beside a call: half of them say what was found, half what comes next
         "written": 0.75,  # prose in the arguments of a call: messages of commits, replies, thoughts
         "record": 0.7,  # a row of a tool's JSON: facts, and many that nobody needs
+        "echo": 0.2,  # a row that a command printed about what it changed, such as a reply that it posted
         "prose": 0.55,  # sentences that a tool returned, as a sub-agent or a search does
         "read": 0.25,  # sentences of a file that was read: it can be read again, and is mostly about other things
     }
@@ -337,28 +338,30 @@ def _of_results(conversation: "Conversation") -> Iterator[_Candidate]:
     """Yield sentences and records of what tools returned; of many records of one form those that were spoken of."""
     length, first = len(conversation.sources), conversation.sources[0].index
     found: list[RowPlace] = []
-    tools: dict[int, str] = {}
+    makers: dict[int, ParsedCall] = {}
     for step in conversation.steps:
         reading = step.reading
-        if reading is None or is_refusal(reading.text):
-            continue
+        if reading is None or is_refusal(reading.text) or step.action.operation == "change":
+            continue  # the result of an edit says that it was made, or shows the new lines
         text = reading.searched[:MAX_TEXT_CHARS]
         for position, row in enumerate(rows_of(text)):
             found.append(RowPlace(row, reading, position))
-            tools[id(reading)] = step.action.name
+            makers[id(reading)] = step.action
         shown = plain_text(text)
         if _is_prose(shown):
             recency = 0.7 + 0.3 * (reading.source.index - first) / length
             yield from _of_text(shown, reading.source, QUALITIES[_origin_of(step.action)] * recency, reading)
     records: defaultdict[tuple[str, str], list[RowPlace]] = defaultdict(list)
     for place in without_older(found):
-        records[tools[id(place.reading)], place.row.form].append(place)
+        records[makers[id(place.reading)].name, place.row.form].append(place)
     spoken = _spoken_words(conversation)
     for (name, _), rows in records.items():
         for row, reading, position in rows_worth_a_line(rows, spoken):
             recency = 0.7 + 0.3 * (reading.source.index - first) / length
             words = CUT.join(" ".join(row.values).split())
-            quality = QUALITIES["record"] * recency
+            maker = makers[id(reading)]
+            is_echo = maker.operation == "run" and not maker.is_harmless
+            quality = QUALITIES["echo" if is_echo else "record"] * recency
             text = f"{name}: {row.text}"
             yield _Candidate(text, reading.source, position, quality, concepts_of(row.text), reading, words)
 
