@@ -1,5 +1,6 @@
 """A window whose provider says what its requests took."""
 
+import asyncio
 import logging
 import math
 import os
@@ -16,11 +17,12 @@ from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspa
 from buoyline.errors import UsageError
 from buoyline.maintenance.verify import verify
 from buoyline.messages.registry import detect
+from buoyline.offloader import ModelCall
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
 from buoyline.tokens.usage import Usage
 from buoyline.window import ContextCompressed, Event
-from buoyline.window.log import ContextLog
+from buoyline.window.log import ContextLog, Extend
 from buoyline.window.usage import Request, UsageCalibration
 
 
@@ -426,3 +428,28 @@ async def test_records_of_calls_cost_no_sync(tmp_path: Path, monkeypatch: pytest
             opened.note_usage(Usage(opened.tokens))
         counts.append(len(synced))
     assert counts[0] == counts[1] > 0
+
+
+async def test_a_call_that_is_handed_out_while_another_is_recorded_waits_for_the_next_change() -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    class SlowWorkspace(MemoryWorkspace):
+        async def extend_window(self, *args: Any, **options: Any) -> None:
+            begun.set()
+            await may_end.wait()
+            await super().extend_window(*args, **options)
+
+    workspace = SlowWorkspace()
+    log = ContextLog(workspace, "s1")
+    await log.start({})
+    for end in (1, 2):
+        log.note_call(ModelCall("2026-01-01T00:00:00.000Z", end, {"messages": 10}))
+        log.note_usage(Usage(10), "m-1")
+        if end == 1:
+            recording = asyncio.create_task(log.apply(Extend((), frozenset())))
+            await begun.wait()
+    may_end.set()
+    await recording
+    assert [call.end for call in log.calls] == [2]
+    await log.apply(Extend((), frozenset()))
+    assert [call.end for call in workspace.session("s1").model_calls()] == [1, 2]
