@@ -381,7 +381,7 @@ def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetInde
         selection.fill(queues[name], share=selection.share_of(name))
         prose.append(name)
     strings = queues.get(STRINGS_FIELD, [])
-    _fill_rest(selection, strings, list(chain.from_iterable(queues[name] for name in prose)))
+    _fill_rest(selection, strings, chain.from_iterable(queues[name] for name in prose))
     selection.top_up(strings)
     return selection.choice
 
@@ -546,6 +546,8 @@ class Selection:
             share: Of all tokens. Unused tokens of other fields are added only if *is_last*.
             is_last: There is nothing else to say, so that strings of little need are said as well.
         """
+        if not queue:
+            return
         room = min(share * self.max_tokens + (self._unused if is_last else 0.0), self._left)
         waiting: list[Fact] = []
         for item in queue:
@@ -585,6 +587,8 @@ class Selection:
 
     def top_up(self, queue: list[Fact]) -> None:
         """Spend the last tokens on strings of lines that are cited anyway."""
+        if not queue:
+            return
         said = {item.text for item in self.choice.shown[STRINGS_FIELD]}
         needs = [
             (item, self._need(item))
