@@ -223,9 +223,6 @@ CARRIED_SHARE: Final = 0.4
 CARRIED_STRINGS_SHARE: Final = 0.2
 """The same for exact strings."""
 
-MAX_STRINGS_SHARE: Final = 0.14
-"""Of the whole, while there are sentences left to say: nobody can continue from a bare list of names."""
-
 SAID_SHARE: Final = 0.015
 SAID_TOKENS: Final = 20
 """The most needed strings that take so much of the whole are said, or so many tokens, and the others only cited.
@@ -390,11 +387,10 @@ def _fill_rest(selection: "Selection", queue: Sequence[Fact], sentences: Iterabl
     """Fill the field of exact strings, whose candidates are *queue*; then the most needed sentences of all fields."""
     rules = [item for item in queue if item.kind not in STRING_KINDS]
     strings = [item for item in queue if item.kind in STRING_KINDS and item.kind != LABEL_KIND]
-    share = min(selection.share_of(STRINGS_FIELD), MAX_STRINGS_SHARE) if queue else 0.0
     selection.fill(rules, share=RULES_SHARE)
     rest = selection.ranked(chain(rules, sentences))
     has_room = selection.has_room_for(rest)
-    selection.fill_strings(strings, share=share, is_last=has_room)
+    selection.fill_strings(strings, share=selection.share_of(STRINGS_FIELD) if strings else 0.0, is_last=has_room)
     # Twice: joined lines take fewer tokens, and the rest may hold one fact more.
     for _ in range(2):
         selection.fill(rest, share=1.0, least_need=LEAST_SENTENCE_NEED)
