@@ -868,7 +868,7 @@ LINE = "func (s *Store) describe(session string, commit string"
         ),
     ],
 )
-def test_an_edit_is_told_by_the_lines_that_say_most(old: str, new: str, clause: str) -> None:
+def test_an_edit_is_quoted_by_the_lines_that_say_most(old: str, new: str, clause: str) -> None:
     assert state_of(*edited(1, "store.go", old, new)).files["store.go"].edit == clause
 
 
@@ -887,7 +887,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize("path", WRITTEN)
-def test_a_written_file_is_told_by_what_it_defines(path: str) -> None:
+def test_a_written_file_is_described_by_what_it_defines(path: str) -> None:
     content, clause = WRITTEN[path]
     call = called("c1", "write_file", path=path, content=content)
     assert state_of(call, answered("c1", "OK")).files[path].edit == clause
@@ -900,7 +900,7 @@ def test_a_summary_with_room_has_the_beginning_of_a_written_file() -> None:
     assert "style.css begins: /* Blue and orange */ :root { --primary: #1a56db;" in text
 
 
-def test_a_file_that_was_written_twice_is_told_by_its_last_form() -> None:
+def test_a_file_that_was_written_twice_is_described_by_its_last_form() -> None:
     calls = [
         message
         for number, content in enumerate(("first = 1\n", "second = 2\n"))
