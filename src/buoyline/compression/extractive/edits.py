@@ -54,9 +54,9 @@ class Edit(NamedTuple):
 
 def edit_in(arguments: Mapping[str, Any]) -> Edit | None:
     """Return the change that a call with *arguments* makes; None if its form is not known or nothing changes."""
-    texts = {letters_of(key): value for key, value in arguments.items() if isinstance(value, str)}
-    if (content := next((texts[key] for key in _CONTENT_KEYS if key in texts), None)) is not None:
+    if content := _content_in(arguments):
         return _written(content.splitlines())
+    texts = {letters_of(key): value for key, value in arguments.items() if isinstance(value, str)}
     old = next((texts[key] for key in _OLD_KEYS if key in texts), "")
     new = next((texts[key] for key in _NEW_KEYS if key in texts), None)
     if new is None:
@@ -76,10 +76,13 @@ def edit_in(arguments: Mapping[str, Any]) -> Edit | None:
 
 def beginning_of(arguments: Mapping[str, Any]) -> str:
     """Return the first lines of a file that a call with *arguments* writes, without imports; empty for an edit."""
-    content = next((value for key, value in arguments.items() if letters_of(key) in _CONTENT_KEYS), "")
-    lines = content.splitlines() if isinstance(content, str) else []
-    said = (readable(line) for line in lines[:MAX_READ_LINES])
+    said = (readable(line) for line in _content_in(arguments).splitlines()[:MAX_READ_LINES])
     return " ".join(line for line in said if line and not _SETS_UP.match(line))
+
+
+def _content_in(arguments: Mapping[str, Any]) -> str:
+    found = (value for key, value in arguments.items() if letters_of(key) in _CONTENT_KEYS)
+    return next((value for value in found if isinstance(value, str)), "")
 
 
 def _written(lines: Sequence[str]) -> Edit | None:
