@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from thirds import STEP, each_third
@@ -205,6 +206,32 @@ def test_words_that_a_command_prints_itself_are_no_error() -> None:
     passed = _result("1", "=== RUN TestExplain_MutualExclusivityError\n--- PASS: TestExplain (0.00s)")
     found = _extract([_said("user", "go"), _call("Bash", "1", command="go test ./..."), passed])
     assert "Open error" not in found.fields["important_discoveries"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("The user denied this operation.", "Refused: write_to_file old.py"),
+        (
+            "The user doesn't want to proceed with this. The user said: keep it",
+            "“keep it” (refusing: write_to_file old.py",
+        ),
+    ],
+)
+def test_a_call_that_the_user_refused_is_no_change_and_no_error(answer: str, said: str) -> None:
+    refused = [_call("write_to_file", "1", path="app/old.py", content="x = 1"), _result("1", answer)]
+    fields = _extract([_said("user", "Tidy up the app."), *refused]).fields
+    assert said in fields["task_overview"]
+    assert "Changed" not in fields["current_state"]
+    assert "rror" not in fields["important_discoveries"]
+
+
+@pytest.mark.parametrize("text", ["deploy-user@build: Permission denied (publickey).", "user anna was denied access"])
+def test_a_server_that_denies_is_no_user_who_refuses(text: str) -> None:
+    failed = [_call("Bash", "1", command="ssh build ls"), _result("1", f"{text}\nexit code 1")]
+    fields = _extract([_said("user", "Tidy up the app."), *failed]).fields
+    assert f"`ssh build ls` fails: {text}" in fields["current_state"]
+    assert "Refused" not in fields["task_overview"]
 
 
 def test_an_error_that_was_not_tried_again_for_long_says_so() -> None:

@@ -122,7 +122,7 @@ def _refusals(conversation: Conversation) -> Iterator[Fact]:
         shown = cut(f"{tool} {edit.clause}" if edit is not None else tool, limits.line, limits.counter)
         words = cut(said[1], 2 * limits.line, limits.counter) if said is not None else ""
         text = f"“{words}” (refusing: {shown})" if words else f"Refused: {shown}"
-        weight = FACTS["refusal" if words else "refusal without words"]
+        weight = FACTS["refusal"] if words else FACTS["refusal without words"]
         places = conversation.citations.of_result(step.reading, words or step.reading.text[:MIN_CHARS])
         item = Fact("task_overview", "refusal", text, None, step.call.index, weight=weight)
         yield _citing(item, step.citations_for(named, Passage("", places), conversation.citations))

@@ -84,8 +84,8 @@ _CORRECTS_ITSELF = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(
-    r"\b(?:user|human|operator)\b[^.\n]{0,60}"
-    r"\b(?:rejected|denied|refused|declined|(?:does not|doesn't|did not|didn't) want)\b",
+    r"\b(?:user|human|operator)(?: (?!is\b|was\b|permission\b)[\w']+){0,6} "
+    r"(?:rejected|denied|refused|declined|(?:does not|doesn't|did not|didn't) want)\b",
     re.IGNORECASE,
 )
 MAX_REFUSAL_CHARS: Final = 150
