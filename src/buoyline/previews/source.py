@@ -9,6 +9,7 @@ line of a megabyte. So files for readers contain only ``\n``, and lines of at mo
 import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Protocol
 
 BLOCK_CHARS = 1 << 20
@@ -261,6 +262,7 @@ def _has_long_line(text: str) -> bool:
     return False
 
 
+@cache
 def _escape(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code < _FIRST_IN_JSON else f"\\u{code:04x}"
