@@ -2,6 +2,7 @@
 
     python benchmarks/previews.py FILE_OR_FOLDER... [--max-tokens 300] [--copies 5] [--verbose]
     python benchmarks/previews.py --sizes 0.1,1,10,100 [--kinds log,code]
+    python benchmarks/previews.py --prepare
     python benchmarks/previews.py --hostile
 
 For a recorded session (``.jsonl`` with chat messages), the texts are its tool results that need a preview.
@@ -30,7 +31,9 @@ paragraphs, of diffs the files and hunks, of searches the files and their first 
 JSON and CSV the planted records with another value of the same record.
 
 `--sizes` prints the processor time of previews and their peak memory beyond the text, as ratios to SHA-256, and the
-longest gap of an event loop that runs meanwhile. `--hostile` prints the time for texts that double in size.
+longest gap of an event loop that runs meanwhile. `--prepare` prints the time of a `prepare()` with a new result of a
+megabyte, and its ratio to what it cannot omit: the preview, durable writes of the result and of its view, a SHA-256.
+`--hostile` prints the time for texts that double in size.
 """
 
 import argparse
@@ -45,8 +48,9 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -55,7 +59,9 @@ from typing import Any, NamedTuple
 
 from diagnostics import COLOUR, ERROR, LONG_LINE, diagnostics, kind_of, messages
 from preview_texts import KINDS, made
+from storage import bare_publish
 
+from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.offloader import StoredResult
 from buoyline.offloader.stub import stub
 from buoyline.offloader.view import view_of
@@ -74,6 +80,8 @@ MARGIN = 5
 MOST_POINTS = 8
 MEASURED_TOKENS = 300
 TICK = 0.005
+PREPARED_CHARS = 1_000_000
+REPEATS = 7
 LEAST_LINES = 5
 MOSTLY = 0.8
 HOSTILE = {
@@ -455,7 +463,7 @@ def harness(text: str, max_tokens: int) -> str:
 def strands_offloader(text: str, max_tokens: int) -> str:
     """Show the preview of the offloader of Strands: the beginning."""
     plugin = import_module("strands.vended_plugins.context_offloader").ContextOffloader
-    made = plugin(max_result_tokens=max_tokens + 1, preview_tokens=max_tokens)
+    made = plugin(tool_result_limit=max_tokens + 1, preview_tokens=max_tokens)
     return str(made._slice_preview(text))  # noqa: SLF001 - as above
 
 
@@ -600,6 +608,48 @@ def report_sizes(sizes: list[float], kinds: list[str]) -> None:
             )
 
 
+async def prepared(kind: str) -> tuple[float, float]:
+    """Return the median seconds of a `prepare()` with a new result of a megabyte, and of its parts."""
+    text = made(kind, PREPARED_CHARS)
+    whole, parts = list[float](), list[float]()
+    with tempfile.TemporaryDirectory() as directory:
+        async with LocalWorkspace(directory) as workspace:
+            config = ContextConfig(preview_tokens=MEASURED_TOKENS)
+            window = ContextWindow(offloader=workspace, session_id="s", config=config, size=128_000)
+            await window.add({"role": "user", "content": "Go on."})
+            for number in range(REPEATS + 1):
+                call = {"id": f"call_{number}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+                await window.add({"role": "assistant", "content": None, "tool_calls": [call]})
+                new = f"{number}{text}"  # each copy is a new result, so none is found by its hash
+                await window.add({"role": "tool", "tool_call_id": call["id"], "content": new})
+                whole.append(await timed(window.prepare))
+                parts.append(await timed(lambda new=new: write_and_show(Path(directory), new)))
+    return statistics.median(whole[1:]), statistics.median(parts[1:])  # the first starts the session
+
+
+async def timed(step: Callable[[], Awaitable[object]]) -> float:
+    """Return the seconds that *step* takes."""
+    began = time.perf_counter()
+    await step()
+    return time.perf_counter() - began
+
+
+async def write_and_show(folder: Path, text: str) -> None:
+    """Do what no `prepare()` of a new result can omit: hash it, store it and its view durably, show it."""
+    content, view = text.encode(), view_of(text)
+    hashlib.sha256(content).digest()
+    for file in [content] if view is None else [content, view.encode()]:
+        await bare_publish(folder, file)()
+    stub(view or text, StoredResult("tool_result-1.txt", "", "", 0), MEASURED_TOKENS, COUNTER)
+
+
+def report_prepare(kinds: list[str]) -> None:
+    """Print the time of a `prepare()` with a new result by kind, and its ratio to the parts."""
+    for kind in kinds:
+        whole, parts = asyncio.run(prepared(kind))
+        print(f"{kind:10} {1000 * whole:8.1f} ms {1000 * parts:8.1f} ms of parts {whole / parts:6.2f}x", flush=True)
+
+
 def report_hostile() -> None:
     """Print the processor time for hostile texts of one and two megabytes; a ratio of two is linear."""
     preview("INFO warm\n" * 900 + "ERROR up\n", MEASURED_TOKENS, COUNTER)
@@ -619,6 +669,7 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--sizes", help="measure time and memory for these sizes in MB instead, such as 0.1,1,10")
     parser.add_argument("--kinds", default=",".join(KINDS), help="the kinds of text to measure")
+    parser.add_argument("--prepare", action="store_true", help="measure a prepare() with a new result instead")
     parser.add_argument("--hostile", action="store_true", help="measure hostile texts instead")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--max-tokens", type=int, default=300, help="tokens of a preview")
@@ -632,6 +683,9 @@ def main() -> None:
         return
     if args.sizes:
         report_sizes(list(map(float, args.sizes.split(","))), args.kinds.split(","))
+        return
+    if args.prepare:
+        report_prepare(args.kinds.split(","))
         return
     if args.hostile:
         report_hostile()
