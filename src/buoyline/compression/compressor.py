@@ -489,7 +489,8 @@ class Compressor:
         """
         if self._abilities.summaries is None:
             return summary
-        return summary.numbered(await self._abilities.summaries.append_summary(session_id, summary.to_json()))
+        line = await asyncio.to_thread(summary.to_json)
+        return summary.numbered(await self._abilities.summaries.append_summary(session_id, line))
 
     async def _lines(self, span: MessageRange, location: ArchiveLocation) -> Sequence[Sequence[str]]:
         """Return the transcript's lines of each message; all empty if they do not fit *location*."""
@@ -583,15 +584,7 @@ class Compressor:
             self._emit(SummarySqueezed(messages, len(facts), len(unsaid), request.max_tokens))
 
     async def _unverified(self, session_id: str, draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
-        text = "\n".join(draft.fields.values())
-        known = [source.message.spoken for source in request.sources]
-        # Claims of the last summary were checked when it was written; those that it does not mark are known.
-        known += (
-            []
-            if request.previous is None
-            else ["\n…\n".join(verified_claims("\n".join(request.previous.fields.values())))]
-        )
-        doubtful = unverified(text, known)
+        doubtful = await asyncio.to_thread(_doubtful, draft, request)
         if doubtful and self._abilities.archive is not None:
             doubtful = tuple(await self._abilities.archive.missing(session_id, doubtful))
         return doubtful
@@ -604,6 +597,15 @@ def _sources(
         SourceMessage(at, view, location.pointer(at - span.first), excerpts_of(view, span.stubs), tuple(shown))
         for at, (view, shown) in enumerate(zip(views, lines, strict=True), span.first)
     ]
+
+
+def _doubtful(draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
+    """Return the claims of *draft* that neither the messages nor the last summary hold."""
+    known = [source.message.spoken for source in request.sources]
+    if request.previous is not None:
+        # Claims of the last summary were checked when it was written; those that it does not mark are known.
+        known.append("\n…\n".join(verified_claims("\n".join(request.previous.fields.values()))))
+    return unverified("\n".join(draft.fields.values()), known)
 
 
 def _facts_of(previous: Draft | None, draft: Draft) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
