@@ -400,8 +400,22 @@ async def test_the_agents_own_model_writes_where_it_shall(tmp_path: Path) -> Non
     model = StructuredModel(FIELDS)
     agent = agent_with(manager, model=model, messages=talk(24, "about src/app.py and port 8080 " * 40))
     await agent.invoke_async("go on")
-    assert len(model.prompts) == 1
-    assert "The port is 8080" in texts(model.requests[0])[0]
+    assert len(model.prompts) == 1, "after a request that begins like the agent's own, and was not answered with fields"
+    assert "The port is 8080" in texts(model.requests[-1])[0]
+
+
+async def test_a_request_of_a_document_for_a_summary_begins_like_the_agents_own(tmp_path: Path) -> None:
+    page = doc(pre_llm=entry("SummarizationManager", activation={"message_count_exceed": 20}))
+    manager = DocumentConversationManager(page, workspace=unsynced(tmp_path), use_model=True)
+    messages = talk(24, "about src/app.py and port 8080 " * 40)
+    agent = agent_with(manager, json.dumps(FIELDS), "fine", messages=copy.deepcopy(messages), system_prompt="Be short.")
+    await agent.invoke_async("go on")
+    model = model_of(agent)
+    asked, answered = model.requests
+    count = len(asked) - 1
+    assert bare(asked[:count]) == messages[:count]
+    assert model.system_prompts == ["Be short.", "Be short."]
+    assert "The port is 8080" in texts(answered)[0]
 
 
 # Hooks, and one call's own document.

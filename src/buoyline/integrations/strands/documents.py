@@ -175,7 +175,9 @@ class DocumentConversationManager(WorkspaceConversationManager):
         self.removed_message_count += self._followed.show(history_of(agent))
 
     def _window_settings(self, agent: "Agent") -> Mapping[str, Any]:
-        writer = StrandsModelSummarizer(agent.aux_model) if self._use_model else self._summarizer
+        writer = self._summarizer
+        if self._use_model:
+            writer = StrandsModelSummarizer(agent.aux_model, share_cache=agent.aux_model is agent.model)
         return {
             "config": self._config,
             "summarizer": None if writer is None else self._unless_recovering(writer),

@@ -736,7 +736,10 @@ class SummarizingConversationManager(CutConversationManager):
             return self._summarizer
         attempts = 1 if is_recovery else 2  # the event loop waits in recovery
         if self.summarization_agent is None or self.summarization_agent is agent:
-            return StrandsModelSummarizer(agent.aux_model, max_attempts=attempts)
+            # After an overflow, no request of the agent's size is accepted.
+            has_own_prompt = self.summarization_system_prompt is not None
+            share_cache = agent.aux_model is agent.model and not has_own_prompt and not is_recovery
+            return StrandsModelSummarizer(agent.aux_model, max_attempts=attempts, share_cache=share_cache)
         return AgentSummarizer(self.summarization_agent, max_attempts=attempts)
 
     def _documented_cut(self, messages: Sequence[NativeMessage]) -> int:

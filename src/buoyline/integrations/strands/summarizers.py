@@ -4,23 +4,32 @@ Strands' own manager takes any text as a summary. So an answer without the field
 the messages with their citations are added.
 """
 
+import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import BaseModel, Field, create_model
-from strands.event_loop.streaming import process_stream
+from strands.event_loop.streaming import process_stream, stream_messages
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import CallableSummarizer, Draft, Summarizer, SummaryRequest
-from buoyline.compression.summarizers.prompts import Prompt, prompt_for, schema_of
+from buoyline.compression.citations import with_found_citations
+from buoyline.compression.summarizers.answers import fields_of
+from buoyline.compression.summarizers.prompts import Prompt, agent_prompt_for, prompt_for, schema_of
 from buoyline.errors import SummaryError
+from buoyline.integrations.strands.history import DIALECT
 from buoyline.messages.jsonl import is_object
 
 if TYPE_CHECKING:
     from strands import Agent
     from strands.models import Model
     from strands.types.content import Messages
+
+    from buoyline.compression.summary import AgentRequest
+
+logger = logging.getLogger(__name__)
 
 UNKNOWN_WINDOW: Final = 32_000
 """The window of a model that does not report one: nearly all have as much."""
@@ -41,8 +50,18 @@ class StrandsModelSummarizer:
     claims. If the model fails, the extractive summarizer takes over.
     """
 
-    def __init__(self, model: "Model", *, max_attempts: int = 2, timeout_s: float = 120.0) -> None:
+    def __init__(
+        self, model: "Model", *, max_attempts: int = 2, timeout_s: float = 120.0, share_cache: bool = False
+    ) -> None:
         """Ask *model* up to *max_attempts* times, each time for *timeout_s* at most.
+
+        Args:
+            model: Any of Strands.
+            max_attempts: Of a request that holds the transcript.
+            timeout_s: Of each request.
+            share_cache: *model* is the agent's own. First send one request that begins like the agent's, with its
+                system prompt, tools and messages, so that the provider's cache reads it. docs/summaries.md says when
+                this is possible.
 
         Raises:
             ConfigError: A limit cannot work.
@@ -51,6 +70,10 @@ class StrandsModelSummarizer:
         self._asking = CallableSummarizer(
             self._answer, name=_name_of(model), max_attempts=max_attempts, timeout_s=timeout_s
         )
+        self._share_cache = share_cache
+        self._asking_behind_agent = CallableSummarizer(
+            self._answer_behind_agent, name=self._asking.name, max_attempts=1, timeout_s=timeout_s
+        )
 
     async def summarize(self, request: SummaryRequest) -> Draft:
         """Return the model's summary.
@@ -58,7 +81,30 @@ class StrandsModelSummarizer:
         Raises:
             SummaryError: It wrote none that can be used.
         """
+        if self._share_cache and request.agent is not None and request.agent.dialect == DIALECT:
+            try:
+                draft = await self._asking_behind_agent.summarize(request)
+            except SummaryError as error:
+                logger.info("%s; asked again without the agent's request", error)
+            else:
+                return await asyncio.to_thread(with_found_citations, draft, request, request.max_tokens)
         return await self._asking.summarize(request)
+
+    async def _answer_behind_agent(self, request: SummaryRequest) -> Mapping[str, object]:
+        """Return the answer to the agent's own request with the instruction behind it.
+
+        Raises:
+            SummaryError: That request is too large.
+            Failure: The answer has another form: a model may call a tool in place of an answer.
+        """
+        agent, answer = cast("AgentRequest", request.agent), _answer_tokens(request, self._model)
+        prompt = agent_prompt_for(request, answer_tokens=answer)
+        tokens, room = agent.tokens + request.counter.count(prompt.user), _room(request, self._model)
+        if tokens > room:
+            raise SummaryError(self._asking.name, f"the agent's request takes {tokens:,} tokens of {room:,}")
+        # `stream_messages` is how Strands sends the agent's own requests: it changes both in the same way.
+        events = stream_messages(self._model, agent.system or None, _behind(agent, prompt), list(agent.tools))
+        return fields_of(await _text_of(cast("AsyncIterator[dict[str, Any]]", events)), request)
 
     async def _answer(self, request: SummaryRequest) -> Mapping[str, object] | str:
         form = form_of(request)
@@ -82,16 +128,11 @@ class StrandsModelSummarizer:
     async def _text(self, request: SummaryRequest, first: int) -> str:
         """Return the model's answer in text; *first* is the number of the first prompt to try."""
         for prompt in _prompts(request, self._model, spell_schema=True)[first:]:
-            texts: list[str] = []
             chunks = self._model.stream(_messages(prompt), tool_specs=None, system_prompt=prompt.system)
-            events = cast("AsyncIterator[dict[str, Any]]", process_stream(chunks))
             try:
-                async for event in events:
-                    stop = event.get("stop")
-                    texts += [] if stop is None else [block["text"] for block in stop[1]["content"] if "text" in block]
+                return await _text_of(cast("AsyncIterator[dict[str, Any]]", process_stream(chunks)))
             except ContextWindowOverflowException:
                 continue
-            return "\n".join(texts)
         raise SummaryError(self._asking.name, "the model takes no request that is large enough")
 
 
@@ -148,15 +189,50 @@ def _messages(prompt: Prompt) -> "Messages":
     return [{"role": "user", "content": [{"text": prompt.user}]}]
 
 
+def _behind(agent: "AgentRequest", prompt: Prompt) -> "Messages":
+    """Return the agent's messages with the instruction behind them.
+
+    It is part of the last message if that is a user's: Bedrock refuses two of these in a row.
+    """
+    messages: list[Any] = list(agent.messages)
+    said = {"text": prompt.user}
+    if (last := messages[-1])["role"] == "user":
+        messages[-1] = {**last, "content": [*last["content"], said]}
+    else:
+        messages.append({"role": "user", "content": [said]})
+    return messages
+
+
+async def _text_of(events: "AsyncIterator[dict[str, Any]]") -> str:
+    texts: list[str] = []
+    async for event in events:
+        stop = event.get("stop")
+        texts += [] if stop is None else [block["text"] for block in stop[1]["content"] if "text" in block]
+    return "\n".join(texts)
+
+
 def _prompts(request: SummaryRequest, model: "Model", *, spell_schema: bool) -> Sequence[Prompt]:
     """Return the prompts to try, each smaller than the one before."""
-    window = model.context_window_limit or UNKNOWN_WINDOW
-    answer = min(request.max_tokens, window // 4)
-    room = max(window - answer - min(_ANSWER_TOKENS, window // 8) - len(json.dumps(schema_of(request))) // 2, 1)
+    answer, room = _answer_tokens(request, model), _room(request, model)
     return [
         prompt_for(request, max_tokens=int(share * room), answer_tokens=answer, spell_schema=spell_schema)
         for share in _SHARES
     ]
+
+
+def _answer_tokens(request: SummaryRequest, model: "Model") -> int:
+    return min(request.max_tokens, _window_of(model) // 4)
+
+
+def _room(request: SummaryRequest, model: "Model") -> int:
+    """Return the most tokens of a request that the model can still answer."""
+    window = _window_of(model)
+    signs = min(_ANSWER_TOKENS, window // 8) + len(json.dumps(schema_of(request))) // 2
+    return max(window - _answer_tokens(request, model) - signs, 1)
+
+
+def _window_of(model: "Model") -> int:
+    return model.context_window_limit or UNKNOWN_WINDOW
 
 
 def _name_of(model: "Model") -> str:
