@@ -18,6 +18,9 @@ from pydantic import BaseModel
 SUMMARY_TOOL = "generate_structured_output"
 """What AgentScope has a model call for a summary."""
 
+BEHIND_AGENT = "Answer with one JSON object and nothing else"
+"""In a request for a summary that begins like the agent's own."""
+
 Block: TypeAlias = Any
 """A block of AgentScope's that a model may answer with."""
 
@@ -32,6 +35,11 @@ class Request:
     @property
     def wants_summary(self) -> bool:
         """Tell whether a summary was asked for."""
+        return self.has_summary_tool or BEHIND_AGENT in str(self.messages[-1].get_text_content())
+
+    @property
+    def has_summary_tool(self) -> bool:
+        """Tell whether AgentScope asks for structured output."""
         return any(tool["function"]["name"] == SUMMARY_TOOL for tool in self.tools)
 
     @property
@@ -124,7 +132,9 @@ class ScriptedModel(ChatModelBase):
         if isinstance(found, Exception):
             raise found
         fields = found(request) if callable(found) else found
-        return [ToolCallBlock(id="summary", name=SUMMARY_TOOL, input=json.dumps(fields))]
+        if request.has_summary_tool:
+            return [ToolCallBlock(id="summary", name=SUMMARY_TOOL, input=json.dumps(fields))]
+        return [TextBlock(text=json.dumps(fields))]
 
 
 def _next(script: list[Any]) -> Any:

@@ -18,6 +18,7 @@ class Reply:
 
     content: str | None = None
     arguments: str | None = None
+    call_id: str = "call_1"
     finish: str = "stop"
     refusal: str | None = None
     status: int = 200
@@ -104,7 +105,7 @@ def _completion(reply: Reply, request: Request) -> bytes:
     if reply.arguments is not None and request.get("tools"):
         name = request["tools"][0]["function"]["name"]
         function = {"name": name, "arguments": reply.arguments}
-        message["tool_calls"] = [{"id": "call_1", "type": "function", "function": function}]
+        message["tool_calls"] = [{"id": reply.call_id, "type": "function", "function": function}]
         finish = "tool_calls" if finish == "stop" else finish
     elif reply.arguments is not None:
         message["content"] = reply.arguments

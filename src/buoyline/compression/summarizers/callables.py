@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from buoyline.compression.citations import with_found_citations
 from buoyline.compression.summarizers.answers import draft_of, fields_of
 from buoyline.compression.summarizers.attempts import (
     OVERFLOW_SHRINK,
@@ -24,7 +25,7 @@ from buoyline.compression.summarizers.attempts import (
     shortened,
     total,
 )
-from buoyline.compression.summarizers.prompts import Prompt, agent_prompt_for, prompt_for, schema_of
+from buoyline.compression.summarizers.prompts import MARGIN, Prompt, agent_prompt_for, prompt_for, schema_of
 from buoyline.compression.summary import AgentRequest, Draft, Summarizer, SummaryRequest, require_draft
 from buoyline.errors import ConfigError, SummaryError
 
@@ -108,7 +109,8 @@ class ModelExchange:
         max_tokens: Of the request itself, remarks included.
         answer_tokens: Of the answer; its first value is the limit for all answers.
         is_plain: See `Question`.
-        agent: See `Question`. If the model cannot answer such a request, the next one holds the messages instead.
+        agent: See `Question`. If such a request is too large, or the model cannot answer it, the next one holds the
+            messages instead.
     """
 
     name: str
@@ -124,17 +126,30 @@ class ModelExchange:
     _too_long: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
-        """Remember the limit."""
+        """Remember the limit, and check the size of the agent's request."""
         self._limit = self.answer_tokens
+        if self.agent is None:
+            return
+        prompt = agent_prompt_for(self.request, answer_tokens=self.answer_tokens)
+        tokens = self.agent.tokens + self.request.counter.count(prompt.user)
+        if tokens > self.max_tokens * MARGIN:
+            reason = f"the agent's request takes {tokens:,} of {self.max_tokens:,} tokens"
+            logger.info("summary by %s: %s; the transcript is sent", self.name, reason)
+            self.agent = None
 
     async def draft(self) -> Draft:
         """Return the model's summary; if every answer is too long, the last one is cut.
+
+        Behind the agent's request a model sees no line numbers, so the lines of its exact strings are cited.
 
         Raises:
             SummaryError: There was no usable answer within the bounds; it says why.
         """
         try:
-            return await repeated(self._once, name=self.name, retries=self.retries)
+            draft = await repeated(self._once, name=self.name, retries=self.retries)
+            if self.agent is None:
+                return draft
+            return await asyncio.to_thread(with_found_citations, draft, self.request, self._limit)
         except SummaryError as error:
             if self._too_long is None:
                 raise

@@ -1,16 +1,13 @@
 """`ModelSummarizer`: a model writes the summary; it is asked again within bounds, and its answer is checked."""
 
-import asyncio
 import logging
 import re
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from buoyline.compression.citations import with_found_citations
 from buoyline.compression.summarizers.attempts import Retries
 from buoyline.compression.summarizers.callables import ModelExchange, Question, Reply
-from buoyline.compression.summarizers.prompts import MARGIN, agent_prompt_for
 from buoyline.compression.summary import AgentRequest, Draft, Summarizer, SummaryRequest
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.messages.jsonl import is_object
@@ -130,16 +127,11 @@ class ModelSummarizer:
                 max_tokens=self.context_size - output,
                 answer_tokens=answer_tokens,
                 is_plain=self._output == "text",
-                agent=self._agent_of(request, model, answer_tokens, self.context_size - output),
+                agent=self._agent_of(request, model),
             )
-            draft = await exchange.draft()
-        if exchange.agent is None:
-            return draft
-        return await asyncio.to_thread(with_found_citations, draft, request, answer_tokens)
+            return await exchange.draft()
 
-    def _agent_of(
-        self, request: SummaryRequest, model: "Model", answer_tokens: int, max_tokens: int
-    ) -> AgentRequest | None:
+    def _agent_of(self, request: SummaryRequest, model: "Model") -> AgentRequest | None:
         """Return the agent's request if ours is to begin with it, and can."""
         agent = request.agent
         is_wanted = agent is not None and (
@@ -149,14 +141,10 @@ class ModelSummarizer:
         )
         if agent is None or not is_wanted:
             return None
-        prompt = agent_prompt_for(request, answer_tokens=answer_tokens)
-        tokens = agent.tokens + request.counter.count(prompt.user)
-        is_native = _provider().dialect_of(model) == agent.dialect and all(map(is_object, agent.messages))
-        if not is_native or tokens > max_tokens * MARGIN:
-            reason = "has another form" if not is_native else f"takes {tokens:,} of {max_tokens:,} tokens"
-            logger.info("summary by %s: the agent's request %s; the transcript is sent", self.name, reason)
-            return None
-        return agent
+        if _provider().dialect_of(model) == agent.dialect and all(map(is_object, agent.messages)):
+            return agent
+        logger.info("summary by %s: the agent's request has another form; the transcript is sent", self.name)
+        return None
 
     async def _send(self, model: "Model", output_tokens: int, question: Question) -> Reply:
         settings = {"max_tokens": output_tokens, "timeout": self._retries.timeout_s, **self._settings}

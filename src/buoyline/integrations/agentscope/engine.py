@@ -400,7 +400,9 @@ class AgentContexts:
         memory, bench = self._memory_of(agent), self._bench
         if document is not None:
             await self.keep(agent)  # managers may archive, and the session has to be begun before that
-        asked: Summarizer | None = AgentModelSummarizer(agent.model) if self._summarizer is None else self._summarizer
+        asked = self._summarizer
+        if asked is None:
+            asked = AgentModelSummarizer(agent.model, share_cache=True)
         if isinstance(asked, Extractive):
             asked = None  # the engine's own: it is not checked as a model's answer is
         usages = asked.usages if isinstance(asked, AgentModelSummarizer) else []
