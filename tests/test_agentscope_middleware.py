@@ -570,6 +570,17 @@ class TestSharedCache:
         await _compress(pilot(model, middleware, of=state("s1", *full_context())))
         assert [request.has_summary_tool for request in model.requests] == [True]
 
+    async def test_a_window_of_messages_in_another_form_sends_the_transcript(self) -> None:
+        model = ScriptedModel(summaries=[FIVE_FIELDS])
+        summarizer = AgentModelSummarizer(model, share_cache=True)
+        window = ContextWindow(offloader=MemoryWorkspace(), session_id="s1", size=4_000, summarizer=summarizer)
+        for number in range(20):
+            await window.add({"role": "user", "content": f"Sounding {number}. " + "Steady as she goes. " * 10})
+        found = await window.compress(force=True)
+        assert found is not None
+        assert found.draft.summarizer == "scripted"
+        assert [request.has_summary_tool for request in model.requests] == [True]
+
 
 async def _compress(agent: Agent) -> None:
     """Compress all but the newest messages, whatever their size."""
