@@ -97,7 +97,10 @@ class AgentPlayer(Player):
     def _begin(self, state: AgentState) -> None:
         settings = self.settings
         rules = {tool: self.names["ToolRule"](**rule) for tool, rule in settings.get("tool_rules", {}).items()}
-        middleware = importlib.import_module("buoyline.integrations.agentscope").WorkspaceMiddleware(
+        ours = importlib.import_module("buoyline.integrations.agentscope")
+        # Its first request for a summary begins like the agent's since then.
+        ours.AgentModelSummarizer._agent_of = lambda *_: None
+        middleware = ours.WorkspaceMiddleware(
             self.offloader,
             preview_tokens=150,
             turn_results_limit=settings.get("turn_results_limit"),
