@@ -31,7 +31,7 @@ class Played(ScriptedModel):
 
     async def _call_api(self, model_name: str, messages: Any, tools: Any = None, *given: Any, **more: Any) -> Any:
         tokens = await self.count_tokens(messages, tools)
-        if any(tool["function"]["name"] == "generate_structured_output" for tool in tools or []):
+        if Request(messages, tools or []).wants_summary:
             self.run.witness.counts.summaries += 1
             assert tokens <= self.context_size, "a summary is asked for with more than the window holds"
         else:
