@@ -17,7 +17,7 @@ from agentscope.tool import FunctionTool, Grep, ToolBase, Toolkit
 from agentscope.workspace import LocalWorkspace
 
 from side_by_side.measuring import Meter
-from side_by_side.script import TURNS_OF_A_REQUEST, Script, summary_of
+from side_by_side.script import TURNS_OF_A_REQUEST, Script, asks_for_summary, summary_fields
 
 SYSTEM = "You look after the modules of a service."
 SUMMARY_TOOL = "generate_structured_output"
@@ -50,11 +50,12 @@ class ScriptedModel(ChatModelBase):
     ) -> ChatResponse:
         with self._meter.in_model():
             texts = [text for message in messages for block in message.content for text in texts_in(block)]
-            wants_summary = any(tool["function"]["name"] == SUMMARY_TOOL for tool in tools or ())
+            has_tool = any(tool["function"]["name"] == SUMMARY_TOOL for tool in tools or ())
+            wants_summary = has_tool or asks_for_summary(texts)
             tokens, fits = self._meter.takes([*texts, *map(json.dumps, tools or ())], wants_summary=wants_summary)
             if not fits:
                 raise RefusedError(f"{tokens} tokens do not fit {self._meter.size}")
-            blocks = [_summary(texts)] if wants_summary else self._answer()
+            blocks = _summary(texts, has_tool=has_tool) if wants_summary else self._answer()
             return ChatResponse(content=blocks, is_last=True, usage=ChatUsage(tokens, 50, 0.0))
 
     def _answer(self) -> list[Any]:
@@ -71,10 +72,9 @@ class ScriptedModel(ChatModelBase):
         ]
 
 
-def _summary(texts: list[str]) -> ToolCallBlock:
-    fields = dict.fromkeys(("task_overview", "current_state", "important_discoveries", "next_steps"), "See below.")
-    answer = json.dumps({**fields, "context_to_preserve": summary_of(texts)})
-    return ToolCallBlock(id="summary", name=SUMMARY_TOOL, input=answer)
+def _summary(texts: list[str], *, has_tool: bool) -> list[Any]:
+    answer = summary_fields(texts)
+    return [ToolCallBlock(id="summary", name=SUMMARY_TOOL, input=answer) if has_tool else TextBlock(text=answer)]
 
 
 def texts_in(block: Any) -> Iterator[str]:

@@ -18,7 +18,7 @@ from strands.types.exceptions import ContextWindowOverflowException
 from strands.vended_plugins.context_offloader import ContextOffloader
 
 from side_by_side.measuring import Meter
-from side_by_side.script import TURNS_OF_A_REQUEST, Script, summary_of
+from side_by_side.script import TURNS_OF_A_REQUEST, Script, asks_for_summary, summary_fields, summary_of
 
 SYSTEM = "You look after the modules of a service."
 REFERENCES = re.compile(r"^\[Stored references:\]\n((?:.+\n?)+)", re.MULTILINE)
@@ -53,12 +53,16 @@ class ScriptedModel(Model):
     async def stream(
         self, messages: Any, tool_specs: Any = None, system_prompt: str | None = None, **_: Any
     ) -> AsyncIterator[Any]:
-        """Answer as in the script; a request without tools asks for a summary."""
+        """Answer as in the script, or with a summary; a request without tools asks for one, too."""
         with self._meter.in_model():
             texts = [text for message in messages for block in message["content"] for text in texts_in(block)]
             others = [system_prompt or "", *map(json.dumps, tool_specs or ())]
-            tokens = self._take([*texts, *others], wants_summary=not tool_specs)
-            blocks = self._answer() if tool_specs else [{"text": summary_of(texts)}]
+            has_fields = asks_for_summary(texts)
+            tokens = self._take([*texts, *others], wants_summary=has_fields or not tool_specs)
+            if has_fields:
+                blocks = [{"text": summary_fields(texts)}]
+            else:
+                blocks = self._answer() if tool_specs else [{"text": summary_of(texts)}]
         for event in events(blocks, tokens):
             yield event
 

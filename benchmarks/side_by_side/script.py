@@ -5,9 +5,10 @@ large. Every output, every request of the user and every tenth text of the agent
 occur nowhere else. They show afterwards which content can still be found.
 """
 
+import json
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -103,6 +104,17 @@ class Script:
     def _detail(self, kind: str, turn: int) -> Detail:
         chance = random.Random(f"{self.seed} {kind} {turn}")  # noqa: S311 - has to be the same each time
         return Detail(f"D{turn:04}-{kind}", chance.randbytes(6).hex(), turn)
+
+
+def asks_for_summary(texts: Sequence[str]) -> bool:
+    """Return whether a request, the newest of *texts* last, is ours for a summary that begins like the agent's own."""
+    return "Answer with one JSON object and nothing else" in texts[-1]
+
+
+def summary_fields(texts: Iterable[str]) -> str:
+    """Return `summary_of` *texts* as the JSON of the five fields."""
+    fields = dict.fromkeys(("task_overview", "current_state", "important_discoveries", "next_steps"), "See below.")
+    return json.dumps({**fields, "context_to_preserve": summary_of(texts)})
 
 
 def summary_of(texts: Iterable[str]) -> str:
