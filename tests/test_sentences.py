@@ -10,6 +10,7 @@ from buoyline.compression.extractive.phrases import announces, concedes, correct
 from buoyline.compression.extractive.records import RecordRow, RowPlace, rows_of, rows_worth_a_line
 from buoyline.compression.extractive.speech import action_of, written_texts
 from buoyline.compression.extractive.summarizer import extract
+from buoyline.compression.identifiers import error_lines
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import SourceMessage, SummaryRequest
 from buoyline.messages import Message, Text, ToolCall
@@ -182,3 +183,45 @@ def test_the_newest_comes_first_in_the_state() -> None:
 def test_sentences_are_recognized_by_their_wording(recognized: Any, sentence: str) -> None:
     assert recognized(sentence)
     assert not recognized("The depth of the berth is four fathoms.")
+
+
+ERRORS = """
+    ValueError: too large
+    RuntimeException: too large
+    ERROR in line 3
+    FAIL x_test.go
+    build failed: see above
+    failure of the disk
+    fatal: not a repository
+    FATAL the database is gone
+    panic: index out of range
+    Traceback (most recent call last):
+    Fehler beim Lesen
+    erreur de lecture
+    3 problems in 2 files
+    ls: x: No such file or directory
+    bash: x: Permission denied
+    sh: go: command not found
+    the page was not found
+    the request timed out
+    dial tcp: connection refused
+    cannot open the file
+    we could not open it
+    unable to open it
+    main.go:3: undefined: x
+    Fall\u00f3 la prueba
+    Test fehlgeschlagen
+    \u9519\u8bef\uff1a\u627e\u4e0d\u5230\u6587\u4ef6
+    \u6784\u5efa\u5931\u8d25\u4e86
+    \u5f02\u5e38\uff1a\u7a7a\u5f15\u7528
+    \u7a0b\u5e8f\u62a5\u9519\u4e86
+    \u30a8\u30e9\u30fc\u304c\u767a\u751f\u3057\u305f
+    \ud30c\uc77c \uc624\ub958 \ubc1c\uc0dd
+    \u043e\u0448\u0438\u0431\u043a\u0430: \u043d\u0435\u0442 \u0444\u0430\u0439\u043b\u0430
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("line", [line.strip() for line in ERRORS])
+def test_a_line_that_says_an_error_is_found_among_other_lines(line: str) -> None:
+    others = ["Everything went well here.", "Nothing to see there."]
+    assert list(error_lines("\n".join([*others, line, *others]))) == [line]

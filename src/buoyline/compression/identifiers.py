@@ -208,6 +208,14 @@ _ERROR = re.compile(
     r"|[Cc]annot |[Cc]ould not |[Uu]nable to |undefined: |[Ff]all\u00f3|fehlgeschlagen)"
     r"|\u9519\u8bef[:\uff1a]|\u5931\u8d25|\u5f02\u5e38[:\uff1a]|\u62a5\u9519|\u30a8\u30e9\u30fc|\uc624\ub958|\u043e\u0448\u0438\u0431\u043a\u0430:"
 )
+_ERROR_WORDS = (
+    "rror", "ERROR", "xception", "ail", "FAIL", "atal", "FATAL", "panic", "raceback", "Fehler", "rreur", "problem",
+    "o such file", "ermission denied", "ot found", "imed out", "onnection refused", "annot ", "ould not ",
+    "nable to ", "undefined: ", "all\u00f3", "fehlgeschlagen", "\u9519\u8bef", "\u5931\u8d25",
+    "\u5f02\u5e38", "\u62a5\u9519", "\u30a8\u30e9\u30fc", "\uc624\ub958", "\u043e\u0448\u0438\u0431\u043a\u0430",
+)  # fmt: skip
+"""Whatever `_ERROR` finds has one of these. To look for them takes a fortieth of the time."""
+
 _NO_ERROR = re.compile(
     r"^\W{0,20}(?:RUN|PASS|PASSED|CONT|PAUSE|ok|OK)\b|\b(?:0|no|without|zero)\s{1,3}(?:\w{1,20}\s)?(?:errors?|failed|failures?|issues|conflicts?)\b",
     re.IGNORECASE,
@@ -260,8 +268,10 @@ def says_error(text: str) -> bool:
 
 def error_lines(text: str) -> Iterator[str]:
     """Yield the lines of a tool's output that read like error messages and not like source code."""
-    for line in outer_lines(text):
-        if says_error(line) and not _CODE.search(line) and _TWO_WORDS.search(shown := readable(line)):
+    words = [word for word in _ERROR_WORDS if word in text]
+    for line in outer_lines(text) if words else ():
+        is_suspect = any(word in line for word in words)
+        if is_suspect and says_error(line) and not _CODE.search(line) and _TWO_WORDS.search(shown := readable(line)):
             yield shown
 
 
