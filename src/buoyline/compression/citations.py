@@ -40,7 +40,7 @@ _BORDER = re.compile(rf"[\u201c\u201d\n]|{ARROW}|{BETWEEN}")
 
 # In JSON a name may follow an escape: the ``n`` of ``\n`` is no letter of the name.
 _NAME_BEGINS = re.compile(rf"(?<![{WORD}])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{{4}})")
-_NAME_ENDS = rf"(?![{WORD}])"
+_NAME_ENDS = re.compile(rf"(?![{WORD}])")
 
 
 class _Claim(NamedTuple):
@@ -82,14 +82,11 @@ def unverified(text: str, haystacks: Iterable[str]) -> tuple[str, ...]:
 
 def contains_whole(text: str, name: str) -> bool:
     """Return whether *name* occurs in *text* as a whole, not as part of a longer name."""
-    if name not in text:
-        return False
-    as_a_whole = re.compile(re.escape(name) + _NAME_ENDS)
-    found = as_a_whole.search(text)
-    while found is not None:
-        if _NAME_BEGINS.match(text, found.start()):
+    at = text.find(name)
+    while at >= 0:
+        if _NAME_ENDS.match(text, at + len(name)) and _NAME_BEGINS.match(text, at):
             return True
-        found = as_a_whole.search(text, found.start() + 1)
+        at = text.find(name, at + 1)
     return False
 
 
