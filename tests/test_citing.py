@@ -58,10 +58,10 @@ def _strings(text: str) -> set[str]:
     return {word for word in text.split() if "_" in word}
 
 
-@given(st.lists(st.sampled_from(["a_1", "b_2", "c_3", "plain", ""]), min_size=1, max_size=200), st.integers(1, 5_000))
-def test_a_section_holds_its_strings_on_single_lines(words: list[str], max_tokens: int) -> None:
+@given(st.lists(st.sampled_from(["a_1", "b_2", "c_3", "plain", ""]), min_size=1, max_size=200))
+def test_a_section_holds_its_strings_on_single_lines(words: list[str]) -> None:
     source = _source("\n".join(words))
-    sections = Sections([source], _strings, max_tokens=max_tokens)
+    sections = Sections([source], _strings)
     for string in {word for word in words if "_" in word}:
         numbers = sections.holding(string)
         assert numbers
@@ -73,7 +73,7 @@ def test_a_section_holds_its_strings_on_single_lines(words: list[str], max_token
 
 def test_a_name_that_stands_shortly_before_leads_the_lines() -> None:
     source = _source("\n".join(["file: main_7.py", *["x"] * 5, "load_rows", *["x"] * 60, "save_rows"]))
-    sections = Sections([source], _strings, max_tokens=100)
+    sections = Sections([source], _strings)
     assert sections.led_by(Pointer("transcript.md", 18, 18), "main_7.py") == Pointer("transcript.md", 12, 18)
     assert sections.led_by(Pointer("transcript.md", 79, 79), "main_7.py") is None
     assert sections.led_by(Pointer("transcript.md", 11, 20), "main_7.py") == Pointer("transcript.md", 11, 20)

@@ -18,8 +18,9 @@ from buoyline.compression.citations import (
 )
 from buoyline.compression.config import ContextConfig, config_of
 from buoyline.compression.excerpts import counted_file, excerpts_of, lines_of_files
+from buoyline.compression.extractive.conversation import Conversation
 from buoyline.compression.extractive.skeleton import with_state
-from buoyline.compression.extractive.summarizer import Extractive, carried, extract
+from buoyline.compression.extractive.summarizer import Extractive, carried, conversation_of, extract
 from buoyline.compression.plan import Plan, plan
 from buoyline.compression.pointers import POINTER
 from buoyline.compression.status_claims import STATUS_MARK, with_checked_status
@@ -74,7 +75,9 @@ _REFUTED = "\ue000"
 """Replaces the mark of a claim that the last run contradicts: the next summary does not repeat its sentence."""
 
 
-def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = ()) -> Draft:
+def with_facts(
+    draft: Draft, request: SummaryRequest, conversation: Conversation, doubtful: Sequence[str] = ()
+) -> Draft:
     """Return *draft* with facts of the messages that it does not say, as many as the tokens allow.
 
     Its items then hold its own sentences and the facts, so that the next summarizer, a model or not, can carry on both.
@@ -82,6 +85,7 @@ def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = 
     Args:
         draft: A summarizer's, within ``request.max_tokens``.
         request: With the tokens of the whole summary.
+        conversation: The messages of *request*.
         doubtful: Claims that will be marked. The marks take tokens, and an answer full of such claims is cut.
     """
     marked = {name: mark(text, doubtful) for name, text in draft.fields.items()}
@@ -101,7 +105,7 @@ def with_facts(draft: Draft, request: SummaryRequest, doubtful: Sequence[str] = 
     names = tuple(name for name in FACT_FIELDS if name in request.fields)
     room = min(limit - _tokens(draft.fields, request) - _JOIN_TOKENS, facts_tokens)
     room = room if room >= _LEAST_TOKENS else 0  # nothing is said then, and the facts are carried on all the same
-    facts = extract(replace(request, fields=names, max_tokens=room, previous=previous))
+    facts = extract(replace(request, fields=names, max_tokens=room, previous=previous), conversation)
     prose = "\n".join(draft.fields.values())
     fields = dict(draft.fields)
     for name, text in facts.fields.items() if room else ():
@@ -510,14 +514,17 @@ class Compressor:
             SummaryError: The summarizer failed, or its draft cannot be used.
         """
         prose_tokens = request.max_tokens - int(request.max_tokens * FACTS_SHARE)
-        asked = await asyncio.to_thread(with_state, replace(request, max_tokens=prose_tokens))
+        prose_request = replace(request, max_tokens=prose_tokens)
+        conversation = await asyncio.to_thread(conversation_of, prose_request)
+        asked = await asyncio.to_thread(with_state, prose_request, conversation)
         draft = require_draft(await self._summarizer.summarize(asked))
         draft = replace(draft, fields={name: cleaned(text) for name, text in draft.fields.items()})
         self._check(draft, request, span)
         draft, dropped = await asyncio.to_thread(with_checked_citations, draft, request, location)
         draft, refuted = await asyncio.to_thread(with_checked_status, draft, asked.work)
         doubtful = await self._unverified(span.session_id, draft, request)
-        return await asyncio.to_thread(with_facts, draft, request, doubtful), (*refuted, *dropped)
+        facts = await asyncio.to_thread(with_facts, draft, request, conversation, doubtful)
+        return facts, (*refuted, *dropped)
 
     async def _extracted(self, request: SummaryRequest, count: Callable[[Draft], int], max_tokens: int) -> Draft:
         """Return an extractive draft that takes at most *max_tokens* as it is shown.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Final
@@ -109,10 +110,16 @@ class Conversation:
         self.typed = _without_repetitions([source for source in users if not self.is_made(source)] or users)
         self._index.mark("asked", (source.message.text for source in self.typed[-1:]))
         self._index.mark("said", (source.message.text for source in self.spoken("assistant")[-1:]))
-        self.sections = Sections(sources, self.strings_in, max_tokens=max(limits.max_tokens, 1))
+        self.sections = Sections(sources, self.strings_in)
         self._index.mark_neighbours(self.sections.places)
         self.occurrences = self._index.occurrences()
         self._values = {occurrence.text: self.value_of(occurrence) for occurrence in self.occurrences}
+
+    def within(self, limits: QuotationLimits) -> "Conversation":
+        """Return the same conversation for a summary of another size; nothing is read again."""
+        found = copy(self)
+        found.limits = limits
+        return found
 
     def value_of(self, occurrence: Occurrences) -> float:
         """Return how likely the string is needed again."""

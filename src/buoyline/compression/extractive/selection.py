@@ -83,7 +83,7 @@ class SnippetIndex:
         Returns:
             The strings with their pointers, most needed first, and their tokens.
         """
-        near = self._sections.strings_at(cited)
+        near, summary_tokens = self._sections.strings_at(cited), self._conversation.limits.max_tokens
         ranked = sorted(needs, key=lambda found: found[1], reverse=True)[: int(STRINGS_PER_TOKEN * max_tokens)]
         if self._has_lines:  # a string without a citation cannot be looked up
             ranked = [found for found in ranked if self._has_place(found[0].text)]
@@ -98,8 +98,8 @@ class SnippetIndex:
             wanted,
             places,
             max_tokens,
-            max_places=self._sections.most_in_a_row,
-            line_tokens=self._sections.line_tokens,
+            max_places=self._sections.most_in_a_row(summary_tokens),
+            line_tokens=self._sections.line_tokens(summary_tokens),
             named={pointer.path for item in said if item.kind in STRING_KINDS for pointer in item.pointers},
             least_need=least_need,
         )

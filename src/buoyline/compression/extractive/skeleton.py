@@ -6,9 +6,9 @@ from itertools import groupby
 from typing import Final
 
 from buoyline.compression.extractive import facts
-from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
+from buoyline.compression.extractive.conversation import Conversation
 from buoyline.compression.extractive.fact_text import field_text, line_of
-from buoyline.compression.extractive.summarizer import WORK_KINDS, carried
+from buoyline.compression.extractive.summarizer import WORK_KINDS
 from buoyline.compression.summary import Fact, SummaryRequest
 
 STATE_SHARE: Final = 0.5
@@ -20,17 +20,12 @@ _REQUESTS: Final = frozenset({"task", "request"})
 _HEADINGS: Final = {"task_overview": "Newest request", "current_state": "Done and last seen", "next_steps": "Open"}
 
 
-def with_state(request: SummaryRequest) -> SummaryRequest:
+def with_state(request: SummaryRequest, conversation: Conversation) -> SummaryRequest:
     """Return *request* with the state of the work behind its messages, as data and in lines.
 
     The lines are those of the extractive summary, the most needed ones if not all fit: files, the last outcome of each
-    check, version control, the plan, the newest request.
+    check, version control, the plan, the newest request. *conversation* is that of *request*.
     """
-    previous = request.previous
-    has_task = any(item.field == "task_overview" for item in carried(previous, request.sources[0].index))
-    limits = QuotationLimits.within(request.max_tokens, request.counter)
-    work = previous.work if previous is not None else None
-    conversation = Conversation(request.sources, limits, has_task=has_task, work=work)
     max_tokens = int(request.max_tokens * STATE_SHARE)
     shown = _fitting(_candidates(conversation), request, max_tokens)
     ordered = sorted(shown, key=lambda fact: list(_HEADINGS).index(fact.field))

@@ -1,7 +1,7 @@
 """The places of exact strings, short runs of lines in the order of the conversation, and which of them to cite."""
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -183,7 +183,7 @@ class _Auction:
         self._max_places = max_places
         self._gains: list[float] = []
         self._is_said: list[bool] = []
-        self._held: list[list[int]] = [[] for _ in places]
+        self._held: dict[int, list[int]] = {}  # of places with strings, in no order
         for position, string in enumerate(wanted):
             nearby = NEARNESS * string.need
             spoken = string.need - price * string.tokens if string.need >= least_need else 0.0
@@ -191,7 +191,7 @@ class _Auction:
             self._gains.append(gain)
             self._is_said.append(spoken > nearby)
             for place in string.places if gain > 0 else ():
-                self._held[place].append(position)
+                self._held.setdefault(place, []).append(position)
         self._taken: set[int] = set()
         self._paid = set(named)
         self._closed: set[str] = set()
@@ -218,13 +218,13 @@ class _Auction:
 
         The worth of a snippet and all in reach is an upper bound for a span: most snippets are dropped after one look.
         """
-        alone = [sum(map(self._gains.__getitem__, held)) for held in self._held]
-        sums = [0.0, *accumulate(alone)]
+        held = sorted(self._held)
+        sums = [0.0, *accumulate(sum(map(self._gains.__getitem__, self._held[place])) for place in held)]
         reach = self._max_places - 1
         seeds: defaultdict[str, list[int]] = defaultdict(list)
-        for place, gain in enumerate(alone):
-            around = sums[min(place + reach + 1, len(alone))] - sums[max(place - reach, 0)]
-            if gain > 0 and around > self._price * self._mark(place):
+        for place in held:
+            around = sums[bisect_right(held, place + reach)] - sums[bisect_left(held, place - reach)]
+            if around > self._price * self._mark(place):
                 seeds[self._places[place].file].append(place)
         return seeds
 
@@ -299,7 +299,7 @@ class _Auction:
         if worth <= 0:
             return 0.0, first, last
         for place in run:
-            held.update(position for position in self._held[place] if position not in self._taken)
+            held.update(position for position in self._held.get(place, ()) if position not in self._taken)
         return worth, min(first, run[-1]), max(last, run[-1])
 
     def _best_run(self, neighbours: Iterable[int], held: set[int]) -> tuple[float, list[int]]:
@@ -308,7 +308,7 @@ class _Auction:
         for place in neighbours:
             worth -= self._line_price * self._places[place].lines
             run.append(place)
-            if not self._held[place]:
+            if place not in self._held:
                 continue
             worth += self._gain(place, seen)
             seen.update(self._held[place])
@@ -476,10 +476,8 @@ class Sections:
         places: Of each string, the numbers of the sections that hold it, in order.
     """
 
-    def __init__(
-        self, sources: Iterable[SourceMessage], strings: Callable[[str], Iterable[str]], *, max_tokens: int
-    ) -> None:
-        """Read *sources* for a summary of *max_tokens*; *strings* finds the exact strings in a text."""
+    def __init__(self, sources: Iterable[SourceMessage], strings: Callable[[str], Iterable[str]]) -> None:
+        """Read *sources*; *strings* finds the exact strings in a text."""
         self._sections = [section for source in sources for section in _sections(source)]
         self._numbered = {
             (section.pointer.path, section.pointer.start + at): line
@@ -487,10 +485,7 @@ class Sections:
             if section.pointer is not None and not section.is_whole
             for at, line in enumerate(section.lines)
         }
-        lines = sum(len(section.lines) for section in self._sections)
-        most = max(MIN_WINDOW_LINES, min(LINES_PER_TOKEN * lines // max_tokens, MAX_WINDOW_LINES))
-        self.most_in_a_row = most // SECTION_LINES
-        self.line_tokens = min(LINE_PRICE * max_tokens / max(lines, 1), MAX_LINE_TOKENS)
+        self._lines = sum(len(section.lines) for section in self._sections)
         self._strings = strings
         self._prices: dict[tuple[str, str], tuple[float, float]] = {}
         self.places: defaultdict[str, list[int]] = defaultdict(list)
@@ -501,6 +496,15 @@ class Sections:
     def __len__(self) -> int:
         """Return how many sections there are."""
         return len(self._sections)
+
+    def most_in_a_row(self, max_tokens: int) -> int:
+        """Return how many neighbours may share a pointer in a summary of *max_tokens*."""
+        lines = min(LINES_PER_TOKEN * self._lines // max(max_tokens, 1), MAX_WINDOW_LINES)
+        return max(MIN_WINDOW_LINES, lines) // SECTION_LINES
+
+    def line_tokens(self, max_tokens: int) -> float:
+        """Return the cost of citing a line in a summary of *max_tokens*, in tokens."""
+        return min(LINE_PRICE * max(max_tokens, 1) / max(self._lines, 1), MAX_LINE_TOKENS)
 
     def holding(self, string: str) -> list[int]:
         """Return the numbers of the newest sections that hold *string*; empty if none does."""

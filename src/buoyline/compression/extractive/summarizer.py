@@ -183,7 +183,15 @@ class Extractive:
         return await asyncio.to_thread(extract, request)
 
 
-def extract(request: SummaryRequest) -> Draft:
+def conversation_of(request: SummaryRequest) -> Conversation:
+    """Read the messages of *request*, which continue those of the last summary."""
+    previous = request.previous
+    has_task = any(item.field == "task_overview" for item in carried(previous, request.sources[0].index))
+    limits = QuotationLimits.within(request.max_tokens, request.counter)
+    return Conversation(request.sources, limits, has_task=has_task, work=previous.work if previous else None)
+
+
+def extract(request: SummaryRequest, conversation: Conversation | None = None) -> Draft:
     """Summarize a conversation in its own words.
 
     Facts of the messages and of the last summary are merged, ranked by how likely they are needed again, and said as
@@ -191,15 +199,14 @@ def extract(request: SummaryRequest) -> Draft:
 
     Args:
         request: Its sources are not empty; ``prompt`` and ``schema`` are ignored.
+        conversation: These sources, if they were read before: reading takes half of the time.
 
     Returns:
         A draft whose fields take at most ``request.max_tokens`` together. Empty fields say so if there is room.
     """
-    limits = QuotationLimits.within(request.max_tokens, request.counter)
     old = carried(request.previous, request.sources[0].index)
-    has_task = any(item.field == "task_overview" for item in old)
-    work = request.previous.work if request.previous is not None else None
-    conversation = Conversation(request.sources, limits, has_task=has_task, work=work)
+    limits = QuotationLimits.within(request.max_tokens, request.counter)
+    conversation = conversation_of(request) if conversation is None else conversation.within(limits)
     newest = facts.newest_request(conversation) if facts.FIELD in request.fields else None
     new = chain(
         facts.overview(conversation, without=newest),
