@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import accumulate, groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from buoyline.compression.extractive.lines import result_texts
@@ -265,12 +265,8 @@ class _Auction:
         """Return the cost of a pointer to *place* alone."""
         return self._price * self._mark(place) + self._line_price * self._places[place].lines
 
-    def _gain(self, place: int, also: frozenset[int] | set[int] = frozenset()) -> float:
-        return sum(
-            self._gains[position]
-            for position in self._held[place]
-            if position not in self._taken and position not in also
-        )
+    def _gain(self, place: int) -> float:
+        return sum(self._gains[position] for position in self._held[place] if position not in self._taken)
 
     def _grown(self, seed: int) -> tuple[CitedSpan | None, float]:
         """Return the best span around *seed* and its worth; None if that is less than its mark."""
@@ -293,40 +289,34 @@ class _Auction:
     def _extended(self, first: int, last: int, held: set[int]) -> tuple[float, int, int]:
         """Take in the most valuable neighbours on one side, and add their strings to *held*."""
         room = self._max_places - (last - first + 1)
-        ahead = self._best_run(self._following(last, room), held)
-        behind = self._best_run(self._preceding(first, room), held)
-        worth, run = max(ahead, behind, key=lambda found: found[0])
+        worth, end = max(self._best_end(last, 1, room, held), self._best_end(first, -1, room, held), key=itemgetter(0))
         if worth <= 0:
             return 0.0, first, last
-        for place in run:
+        for place in range(last + 1, end + 1) if end > last else range(end, first):
             held.update(position for position in self._held.get(place, ()) if position not in self._taken)
-        return worth, min(first, run[-1]), max(last, run[-1])
+        return worth, min(first, end), max(last, end)
 
-    def _best_run(self, neighbours: Iterable[int], held: set[int]) -> tuple[float, list[int]]:
-        best, best_length = 0.0, 0
-        worth, seen, run = 0.0, set(held), list[int]()
-        for place in neighbours:
-            worth -= self._line_price * self._places[place].lines
-            run.append(place)
-            if place not in self._held:
+    def _best_end(self, place: int, step: int, room: int, held: set[int]) -> tuple[float, int]:
+        """Return where the best run of at most *room* neighbours ends, and its worth without the strings in *held*.
+
+        The run begins behind *place*, or before it if *step* is -1.
+        """
+        places, best, best_end = self._places, 0.0, place
+        worth, seen = 0.0, set(held)
+        for neighbour in range(place + step, place + step * (room + 1), step):
+            if not 0 <= neighbour < len(places) or not places[max(neighbour, neighbour - step)].follows:
+                break
+            worth -= self._line_price * places[neighbour].lines
+            strings = self._held.get(neighbour)
+            if strings is None:
                 continue
-            worth += self._gain(place, seen)
-            seen.update(self._held[place])
-            if worth > best:
-                best, best_length = worth, len(run)
-        return best, run[:best_length]
-
-    def _following(self, last: int, room: int) -> Iterator[int]:
-        for place in range(last + 1, min(last + 1 + room, len(self._places))):
-            if not self._places[place].follows:
-                return
-            yield place
-
-    def _preceding(self, first: int, room: int) -> Iterator[int]:
-        for place in range(first, max(first - room, 0), -1):
-            if not self._places[place].follows:
-                return
-            yield place - 1
+            new = [at for at in strings if at not in self._taken and at not in seen]
+            if new:
+                worth += sum(map(self._gains.__getitem__, new))
+                seen.update(new)
+                if worth > best:
+                    best, best_end = worth, neighbour
+        return best, best_end
 
 
 # Lines of exact strings in the order of their places, several places of one file on a line.
