@@ -183,7 +183,7 @@ class _Auction:
         self._max_places = max_places
         self._gains: list[float] = []
         self._is_said: list[bool] = []
-        self._held: dict[int, list[int]] = {}  # of places with strings, in no order
+        self._held: dict[int, set[int]] = {}  # of places with strings, in no order
         for position, string in enumerate(wanted):
             nearby = NEARNESS * string.need
             spoken = string.need - price * string.tokens if string.need >= least_need else 0.0
@@ -191,7 +191,7 @@ class _Auction:
             self._gains.append(gain)
             self._is_said.append(spoken > nearby)
             for place in string.places if gain > 0 else ():
-                self._held.setdefault(place, []).append(position)
+                self._held.setdefault(place, set()).add(position)
         self._taken: set[int] = set()
         self._paid = set(named)
         self._closed: set[str] = set()
@@ -266,12 +266,12 @@ class _Auction:
         return self._price * self._mark(place) + self._line_price * self._places[place].lines
 
     def _gain(self, place: int) -> float:
-        return sum(self._gains[position] for position in self._held[place] if position not in self._taken)
+        return sum(map(self._gains.__getitem__, self._held[place] - self._taken))
 
     def _grown(self, seed: int) -> tuple[CitedSpan | None, float]:
         """Return the best span around *seed* and its worth; None if that is less than its mark."""
         first = last = seed
-        held = {position for position in self._held[seed] if position not in self._taken}
+        held = self._held[seed] - self._taken
         worth = self._gain(seed) - self._cost(seed)
         while last - first + 1 < self._max_places:
             more, first, last = self._extended(first, last, held)
@@ -293,7 +293,7 @@ class _Auction:
         if worth <= 0:
             return 0.0, first, last
         for place in range(last + 1, end + 1) if end > last else range(end, first):
-            held.update(position for position in self._held.get(place, ()) if position not in self._taken)
+            held |= self._held.get(place, set()) - self._taken
         return worth, min(first, end), max(last, end)
 
     def _best_end(self, place: int, step: int, room: int, held: set[int]) -> tuple[float, int]:
@@ -310,7 +310,7 @@ class _Auction:
             strings = self._held.get(neighbour)
             if strings is None:
                 continue
-            new = [at for at in strings if at not in self._taken and at not in seen]
+            new = strings.difference(self._taken, seen)
             if new:
                 worth += sum(map(self._gains.__getitem__, new))
                 seen.update(new)
