@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from buoyline import Compressor, ContextWindow, Draft, LocalWorkspace, Summary, SummaryRequest
 from buoyline.compression import CallableSummarizer, Pointer, SourceMessage
 from buoyline.compression.citations import NumberedLine, TranscriptBlock, blocks_of
-from buoyline.compression.summarizers.answers import cleaned, fields_of
+from buoyline.compression.summarizers.answers import cleaned, draft_of, fields_of
 from buoyline.compression.summarizers.attempts import Attempts, Failure, FailureKind, Retries, shortened, total
 from buoyline.compression.summarizers.prompts import fit, prompt_for
 from buoyline.compression.summary import FIELDS
@@ -218,6 +218,19 @@ def test_any_answer_is_read_or_refused(answer: Any) -> None:
         assert all(found.values())
         return
     assert refused in {FailureKind.EMPTY, FailureKind.MALFORMED}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("opening", ["", "```json\n", " \n"])
+def test_a_json_object_without_its_end_is_refused_and_no_field_is_cut(opening: str, indent: int | None) -> None:
+    wanted = request_of(Message("user", (Text("x"),)))
+    whole = json.dumps(dict.fromkeys(FIELDS, "Never push on Fridays.\nThe port is 8080."), indent=indent)
+    assert list(draft_of(opening + whole, wanted, "ours").fields) == list(FIELDS)
+    for cut in (1, 2, 5, 20, 40, 90, len(whole) - 4):
+        for read in (fields_of, lambda answer, request: draft_of(answer, request, "ours")):
+            with pytest.raises(Failure) as refused:
+                read(opening + whole[:-cut], wanted)
+            assert refused.value.kind is FailureKind.MALFORMED
 
 
 @given(st.text())

@@ -65,6 +65,9 @@ NOTHING_NOTED: Final = "Nothing noted."
 """Fills a field that the model left empty on purpose."""
 
 _FENCED = re.compile(r"\A\s*```[a-zA-Z]{0,10}\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
+_BROKEN_JSON = re.compile(r"\s*(?:```[a-zA-Z]{0,10}\s*)?\{\s*(?:\"|\Z)")
+"""Begins an object; `_object_in` has not found a whole one."""
+
 _MAX_STARTS = 20
 _MAX_DEPTH = 4
 _SHOWN_CHARS = 80
@@ -87,6 +90,9 @@ def fields_of(answer: object, request: SummaryRequest) -> dict[str, str]:
         if not answer.strip():
             raise Failure(FailureKind.EMPTY, "the answer is empty")
         found: object = _object_in(answer)
+        if found is None and _BROKEN_JSON.match(answer):
+            # Its keys look like headings, and the last field is likely cut.
+            raise Failure(FailureKind.MALFORMED, "the answer is a JSON object that is not whole or not valid")
         if found is None:
             found = sections(answer, request.fields)
     else:
@@ -167,8 +173,8 @@ def draft_of(answer: object, request: SummaryRequest, name: str) -> Draft:
     if isinstance(answer, Draft):
         return answer
     names = request.fields
-    is_plain = isinstance(answer, str) and _object_in(answer) is None and sections(answer, names) is None
-    if not isinstance(answer, str) or not is_plain or not answer.strip():
+    is_formed = isinstance(answer, str) and (_object_in(answer) is not None or bool(_BROKEN_JSON.match(answer)))
+    if not isinstance(answer, str) or is_formed or sections(answer, names) is not None or not answer.strip():
         return Draft(name, fields_of(answer, request))
     text = cleaned(answer)
     if not text:
