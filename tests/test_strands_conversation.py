@@ -532,8 +532,15 @@ async def test_the_instruction_is_part_of_a_users_last_message_since_bedrock_ref
 
 @pytest.mark.parametrize(
     "answer",
-    [[call("lookup", {"n": 1})], "I go on with the tests.", "", overflow, RuntimeError("down")],
-    ids=["a call", "prose", "nothing", "an overflow", "an error"],
+    [
+        [call("lookup", {"n": 1})],
+        "I go on with the tests.",
+        "",
+        overflow,
+        RuntimeError("down"),
+        json.dumps(FIELDS, indent=2)[:-20],
+    ],
+    ids=["a call", "prose", "nothing", "an overflow", "an error", "half an object"],
 )
 async def test_the_transcript_is_sent_if_the_agents_own_request_brings_no_summary(answer: Any, tmp_path: Path) -> None:
     model = await summarized(tmp_path, answer, json.dumps(FIELDS), "fine")

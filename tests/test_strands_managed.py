@@ -418,6 +418,29 @@ async def test_a_request_of_a_document_for_a_summary_begins_like_the_agents_own(
     assert "The port is 8080" in texts(answered)[0]
 
 
+async def test_such_requests_have_the_messages_of_the_agents_own_after_a_summary_too(tmp_path: Path) -> None:
+    page = doc(pre_llm=entry("SummarizationManager", activation={"message_count_exceed": 16}))
+    manager = DocumentConversationManager(page, workspace=unsynced(tmp_path), use_model=True)
+
+    def answer(messages: list[Any]) -> str:
+        return json.dumps(FIELDS) if "Answer with one JSON object" in texts(messages)[-1] else "fine"
+
+    agent = agent_with(manager, answer, messages=talk(24, "about src/app.py and port 8080 " * 40))
+    for number in range(24):
+        await agent.invoke_async(f"Turn {number}: about src/app.py. " * 20)
+    before: list[Any] = []
+    shared = 0
+    for request in model_of(agent).requests:
+        roles = [message["role"] for message in request]
+        assert all(one != other for one, other in pairwise(roles)), "Bedrock refuses two of one role in a row"
+        if "Answer with one JSON object" in texts(request)[-1]:
+            assert not before or before[: len(request) - 1] == request[:-1]
+            shared += bool(before)
+        else:
+            before = request
+    assert shared > 3
+
+
 # Hooks, and one call's own document.
 
 

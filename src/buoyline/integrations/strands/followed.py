@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 from buoyline.compression import Compressor, ContextConfig, Summary
@@ -257,13 +258,27 @@ def shown_as(
     return Shown([_leading(group, before.head) for group in groups], taken, held.messages[taken:], opening)
 
 
+def alternating(messages: Sequence[NativeMessage]) -> list[NativeMessage]:
+    """Return *messages* as a history has them: they begin with a user's, and neighbors of one role share a message.
+
+    Bedrock refuses any others.
+    """
+    opening = [] if messages[0]["role"] == "user" else [dialect_named(DIALECT).user_message(_OPENING)]
+    groups = (list(group) for _, group in groupby([*opening, *messages], key=itemgetter("role")))
+    return [group[0] if len(group) == 1 else _joined(group) for group in groups]
+
+
+def _joined(messages: Sequence[NativeMessage]) -> NativeMessage:
+    """Return messages of one role as one."""
+    return {"role": messages[0]["role"], "content": [block for message in messages for block in message["content"]]}
+
+
 def _leading(parts: Sequence[tuple[int, NativeMessage]], before: Sequence[LeadingMessage]) -> LeadingMessage:
     natives = [native for _, native in parts]
     known = (one.message for one in before if _are_same(natives, [native for _, native in one.parts]))
     message = natives[0] if len(natives) == 1 else next(known, None)
     if message is None:
-        content = [block for native in natives for block in native["content"]]
-        message = {"role": natives[0]["role"], "content": content}
+        message = _joined(natives)
     durable_key(message)
     return LeadingMessage(message, parts)
 

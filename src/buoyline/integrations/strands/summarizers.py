@@ -17,8 +17,10 @@ from strands.types.exceptions import ContextWindowOverflowException
 from buoyline.compression import CallableSummarizer, Draft, Summarizer, SummaryRequest
 from buoyline.compression.citations import with_found_citations
 from buoyline.compression.summarizers.answers import fields_of
+from buoyline.compression.summarizers.attempts import Failure, FailureKind
 from buoyline.compression.summarizers.prompts import Prompt, agent_prompt_for, prompt_for, schema_of
 from buoyline.errors import SummaryError
+from buoyline.integrations.strands.followed import alternating
 from buoyline.integrations.strands.history import DIALECT
 from buoyline.messages.jsonl import is_object
 
@@ -51,7 +53,13 @@ class StrandsModelSummarizer:
     """
 
     def __init__(
-        self, model: "Model", *, max_attempts: int = 2, timeout_s: float = 120.0, share_cache: bool = False
+        self,
+        model: "Model",
+        *,
+        max_attempts: int = 2,
+        timeout_s: float = 120.0,
+        share_cache: bool = False,
+        joins_neighbors: bool = False,
     ) -> None:
         """Ask *model* up to *max_attempts* times, each time for *timeout_s* at most.
 
@@ -62,6 +70,8 @@ class StrandsModelSummarizer:
             share_cache: *model* is the agent's own. First send one request that begins like the agent's, with its
                 system prompt, tools and messages, so that the provider's cache reads it. docs/summaries.md says when
                 this is possible.
+            joins_neighbors: The agent's history has one message for neighbors of one role, as that of a
+                `DocumentConversationManager`, and so has this request.
 
         Raises:
             ConfigError: A limit cannot work.
@@ -71,6 +81,7 @@ class StrandsModelSummarizer:
             self._answer, name=_name_of(model), max_attempts=max_attempts, timeout_s=timeout_s
         )
         self._share_cache = share_cache
+        self._joins_neighbors = joins_neighbors
         self._asking_behind_agent = CallableSummarizer(
             self._answer_behind_agent, name=self._asking.name, max_attempts=1, timeout_s=timeout_s
         )
@@ -103,8 +114,12 @@ class StrandsModelSummarizer:
         if tokens > room:
             raise SummaryError(self._asking.name, f"the agent's request takes {tokens:,} tokens of {room:,}")
         # `stream_messages` is how Strands sends the agent's own requests: it changes both in the same way.
-        events = stream_messages(self._model, agent.system or None, _behind(agent, prompt), list(agent.tools))
-        return fields_of(await _text_of(cast("AsyncIterator[dict[str, Any]]", events)), request)
+        messages = alternating(agent.messages) if self._joins_neighbors else agent.messages
+        events = stream_messages(self._model, agent.system or None, _behind(messages, prompt), list(agent.tools))
+        text, is_cut = await _text_of(cast("AsyncIterator[dict[str, Any]]", events))
+        if is_cut:
+            raise Failure(FailureKind.TRUNCATED, "the answer was cut off")
+        return fields_of(text, request)
 
     async def _answer(self, request: SummaryRequest) -> Mapping[str, object] | str:
         form = form_of(request)
@@ -130,7 +145,7 @@ class StrandsModelSummarizer:
         for prompt in _prompts(request, self._model, spell_schema=True)[first:]:
             chunks = self._model.stream(_messages(prompt), tool_specs=None, system_prompt=prompt.system)
             try:
-                return await _text_of(cast("AsyncIterator[dict[str, Any]]", process_stream(chunks)))
+                return (await _text_of(cast("AsyncIterator[dict[str, Any]]", process_stream(chunks))))[0]
             except ContextWindowOverflowException:
                 continue
         raise SummaryError(self._asking.name, "the model takes no request that is large enough")
@@ -189,26 +204,28 @@ def _messages(prompt: Prompt) -> "Messages":
     return [{"role": "user", "content": [{"text": prompt.user}]}]
 
 
-def _behind(agent: "AgentRequest", prompt: Prompt) -> "Messages":
-    """Return the agent's messages with the instruction behind them.
+def _behind(messages: "Sequence[Any]", prompt: Prompt) -> "Messages":
+    """Return the agent's *messages* with the instruction behind them.
 
     It is part of the last message if that is a user's: Bedrock refuses two of these in a row.
     """
-    messages: list[Any] = list(agent.messages)
-    said = {"text": prompt.user}
-    if (last := messages[-1])["role"] == "user":
-        messages[-1] = {**last, "content": [*last["content"], said]}
+    found, said = list(messages), {"text": prompt.user}
+    if (last := found[-1])["role"] == "user":
+        found[-1] = {**last, "content": [*last["content"], said]}
     else:
-        messages.append({"role": "user", "content": [said]})
-    return messages
+        found.append({"role": "user", "content": [said]})
+    return found
 
 
-async def _text_of(events: "AsyncIterator[dict[str, Any]]") -> str:
+async def _text_of(events: "AsyncIterator[dict[str, Any]]") -> tuple[str, bool]:
+    """Return the text of an answer, and whether the model ran out of tokens."""
     texts: list[str] = []
+    is_cut = False
     async for event in events:
-        stop = event.get("stop")
-        texts += [] if stop is None else [block["text"] for block in stop[1]["content"] if "text" in block]
-    return "\n".join(texts)
+        if (stop := event.get("stop")) is not None:
+            is_cut = stop[0] == "max_tokens"
+            texts += [block["text"] for block in stop[1]["content"] if "text" in block]
+    return "\n".join(texts), is_cut
 
 
 def _prompts(request: SummaryRequest, model: "Model", *, spell_schema: bool) -> Sequence[Prompt]:
