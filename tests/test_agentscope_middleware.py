@@ -17,6 +17,7 @@ pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 from agentscope.agent import Agent, ContextConfig
 from agentscope.credential import OpenAICredential
 from agentscope.event import ExternalExecutionResultEvent, RequireExternalExecutionEvent, ToolResultTextDeltaEvent
+from agentscope.exception import StructuredOutputError
 from agentscope.formatter import (
     AnthropicChatFormatter,
     AnthropicMultiAgentFormatter,
@@ -544,7 +545,9 @@ class TestSharedCache:
         assert await formatter().format(_whole_replies(pieces)) == await formatter().format(messages)
 
     @pytest.mark.parametrize(
-        "answer", [[call("log", n=1)], "I go on with the soundings.", ""], ids=["a call", "prose", "nothing"]
+        "answer",
+        [[call("log", n=1)], "I go on with the soundings.", "", json.dumps(FIVE_FIELDS, indent=2)[:-20]],
+        ids=["a call", "prose", "nothing", "half an object"],
     )
     async def test_the_transcript_is_sent_if_it_brings_no_summary(self, answer: Any, tmp_path: Path) -> None:
         class Diverted(ScriptedModel):
@@ -559,6 +562,32 @@ class TestSharedCache:
         await _compress(agent)
         assert [request.has_summary_tool for request in model.requests] == [False, True]
         assert "transcript.md" in model.requests[1].text
+        assert summaries(workspace)[0]["summarizer"] == "scripted"
+
+    @pytest.mark.parametrize("status", [None, 400, 429], ids=["no status", "rejected", "busy"])
+    async def test_an_error_of_it_takes_no_attempt_from_the_transcript(
+        self, status: int | None, tmp_path: Path
+    ) -> None:
+        class RefusedError(Exception):
+            status_code = status
+
+        class Plain(ScriptedModel):
+            def _summary(self, request: Request) -> list[Any]:
+                if request.has_summary_tool:
+                    raise StructuredOutputError("no structured output")
+                if len(request.messages) > 2:
+                    raise RefusedError("unsupported sequence of roles")
+                return [TextBlock(text=json.dumps(FIVE_FIELDS))]
+
+        model = Plain(context_size=12_000)
+        workspace, summarizer = LocalWorkspace(tmp_path), AgentModelSummarizer(model, share_cache=True, first_wait_s=0)
+        await _compress(
+            pilot(model, WorkspaceMiddleware(workspace, summarizer=summarizer), of=state("s1", *full_context()))
+        )
+        first, *others = [request.has_summary_tool for request in model.requests]
+        assert not first
+        assert others == [True] * (len(others) - 1) + [False]
+        assert "transcript.md" in model.requests[-1].text
         assert summaries(workspace)[0]["summarizer"] == "scripted"
 
     @pytest.mark.parametrize("kind", ["a summarizer of one's own", "redaction", "too large"])

@@ -33,10 +33,8 @@ logger = logging.getLogger(__name__)
 
 _SHOWN_ANSWER_TOKENS: Final = 2_000
 
-_OF_FORM: Final = frozenset(
-    {FailureKind.EMPTY, FailureKind.MALFORMED, FailureKind.OVERFLOW, FailureKind.REFUSED, FailureKind.REJECTED}
-)
-"""Failures that may come from the form of the agent's request: a model may call a tool in place of an answer."""
+_TOO_LONG: Final = frozenset({FailureKind.TRUNCATED, FailureKind.INFLATED})
+"""Failures after which a request that begins like the agent's is worth another try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +107,8 @@ class ModelExchange:
         max_tokens: Of the request itself, remarks included.
         answer_tokens: Of the answer; its first value is the limit for all answers.
         is_plain: See `Question`.
-        agent: See `Question`. If such a request is too large, or the model cannot answer it, the next one holds the
-            messages instead.
+        agent: See `Question`. Such a request is sent first, beside the attempts. If it is too large or fails, the
+            others hold the messages instead; after an answer that was too long, a shorter one is asked for once.
     """
 
     name: str
@@ -146,7 +144,9 @@ class ModelExchange:
             SummaryError: There was no usable answer within the bounds; it says why.
         """
         try:
-            draft = await repeated(self._once, name=self.name, retries=self.retries)
+            draft = None if self.agent is None else await self._asked_behind_agent()
+            if draft is None:
+                draft = await repeated(self._once, name=self.name, retries=self.retries)
             if self.agent is None:
                 return draft
             return await asyncio.to_thread(with_found_citations, draft, self.request, self._limit)
@@ -156,17 +156,35 @@ class ModelExchange:
             logger.info("%s; cut to %d tokens", error, self._limit)
             return Draft(self.name, shortened(self._too_long, self._limit, self.request.counter))
 
-    async def _once(self) -> Draft:
-        question = self._question()
+    async def _asked_behind_agent(self) -> Draft | None:
+        """Return the answer to a request that begins like the agent's; None if there is none.
+
+        Raises:
+            SummaryError: No other request helps.
+        """
         try:
-            async with asyncio.timeout(self.retries.timeout_s):
-                reply = await self.send(question)
-            return Draft(self.name, self._fields(reply))
-        except TimeoutError as error:
-            raise Failure(FailureKind.BUSY, f"no answer within {self.retries.timeout_s:g} s") from error
+            return await self._once()
+        except Failure as failure:
+            if failure.kind is FailureKind.HOPELESS:
+                raise SummaryError(self.name, f"{failure}; asked once") from failure
+            if failure.kind is FailureKind.BUSY:
+                await asyncio.sleep(self.retries.first_wait_s)
+            return None
+
+    async def _once(self) -> Draft:
+        try:
+            return await self._answered(self._question())
         except Failure as failure:
             self._change(failure)
             raise
+
+    async def _answered(self, question: Question) -> Draft:
+        try:
+            async with asyncio.timeout(self.retries.timeout_s):
+                reply = await self.send(question)
+        except TimeoutError as error:
+            raise Failure(FailureKind.BUSY, f"no answer within {self.retries.timeout_s:g} s") from error
+        return Draft(self.name, self._fields(reply))
 
     def _question(self) -> Question:
         schema, remarks = schema_of(self.request), tuple(self._remarks)
@@ -205,9 +223,10 @@ class ModelExchange:
 
     def _change(self, failure: Failure) -> None:
         """Change the next request by the failure of this one."""
-        if self.agent is not None and failure.kind in _OF_FORM:
+        if self.agent is not None and (failure.kind not in _TOO_LONG or self._remarks):
             logger.info("summary by %s: %s; asked again without the agent's request", self.name, failure)
-            self.agent = None
+            self.agent, self.answer_tokens = None, self._limit
+            self._remarks.clear()
             return
         match failure.kind:
             case FailureKind.OVERFLOW:
