@@ -28,6 +28,7 @@ class ScriptedModel(Model):
         self.requests: list[list[dict[str, Any]]] = []
         self.tool_specs: list[Any] = []
         self.system_prompts: list[str | None] = []
+        self.settings: list[dict[str, Any]] = []
         self.usage_tokens = usage_tokens
         self.config: dict[str, Any] = {"context_window_limit": context_window_limit}
 
@@ -43,11 +44,12 @@ class ScriptedModel(Model):
         raise NotImplementedError
 
     async def stream(
-        self, messages: Any, tool_specs: Any = None, system_prompt: str | None = None, **_: Any
+        self, messages: Any, tool_specs: Any = None, system_prompt: str | None = None, **settings: Any
     ) -> AsyncIterable[Any]:
         self.requests.append(copy.deepcopy(messages))
         self.tool_specs.append(tool_specs)
         self.system_prompts.append(system_prompt)
+        self.settings.append(settings)
         answer: Any = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         while callable(answer):
             answer = answer(self.requests[-1])

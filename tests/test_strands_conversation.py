@@ -18,6 +18,7 @@ from strands import Agent, ModelRetryStrategy, tool
 from strands.agent.conversation_manager import ConversationManager
 from strands.agent.conversation_manager import SlidingWindowConversationManager as TheirSlidingWindow
 from strands.agent.conversation_manager import SummarizingConversationManager as TheirSummarizing
+from strands.models import CacheConfig
 from strands.session import FileSessionManager, SnapshotSessionManager
 from strands.storage import LocalFileStorage
 from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
@@ -514,6 +515,18 @@ async def test_a_request_for_a_summary_begins_like_the_agents_own(tmp_path: Path
     assert not json.loads(line).get("fell_back")
 
 
+async def test_such_a_request_has_the_blocks_of_the_system_prompt_and_the_key_of_the_cache(tmp_path: Path) -> None:
+    prompt = [{"text": "Be short."}, {"cachePoint": {"type": "default"}}]
+    sessions = FileSessionManager(session_id=SESSION, storage_dir=str(tmp_path / "strands"))
+    answers = (json.dumps(FIELDS), "fine")
+    model = await summarized(tmp_path, *answers, system_prompt=prompt, session_manager=sessions)
+    assert [settings["system_prompt_content"] for settings in model.settings] == [prompt, prompt]
+    openai = pytest.importorskip("strands.models.openai", reason="openai is an extra of strands-agents")
+    of_openai = openai.OpenAIModel({"api_key": "none"}, model_id="gpt-5-mini", cache_config=CacheConfig())
+    requests = [of_openai.format_request([], agent_metadata=settings["agent_metadata"]) for settings in model.settings]
+    assert [request["prompt_cache_key"] for request in requests] == [f"strands-{SESSION}"] * 2
+
+
 async def test_the_instruction_is_part_of_a_users_last_message_since_bedrock_refuses_two_in_a_row() -> None:
     model = ScriptedModel([json.dumps(FIELDS)])
     for messages in (talk(4), talk(5), [*talk(4), said("user", "look"), called("c1"), answered("c1")]):
@@ -521,7 +534,7 @@ async def test_the_instruction_is_part_of_a_users_last_message_since_bedrock_ref
         counter = default_counter()
         source = SourceMessage(0, dialect_named(DIALECT).view(messages[0]))
         request = SummaryRequest([source], None, 500, counter, tuple(FIELDS), prompt="Summarise.", agent=agent)
-        await StrandsModelSummarizer(model, share_cache=True).summarize(request)
+        await StrandsModelSummarizer(model, agent=Agent(model=model)).summarize(request)
         asked = model.requests[-1]
         assert all(one["role"] != other["role"] for one, other in pairwise(asked))
         assert asked[-1]["role"] == "user"

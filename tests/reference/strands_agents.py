@@ -53,7 +53,7 @@ class AgentPlayer(Player):
             )
 
         # Its first request for a summary begins like the agent's since then.
-        ours.StrandsModelSummarizer._share_cache = property(lambda _: False, lambda *_: None)  # type: ignore[assignment]
+        ours.StrandsModelSummarizer._agent = property(lambda _: None, lambda *_: None)  # type: ignore[assignment]
         workspace = self.names["LocalWorkspace"](self.workdir, durability="off")
         common: dict[str, Any] = {"workspace": workspace, **({} if has_session else {"session_id": "s1"})}
         if "document" in manager:

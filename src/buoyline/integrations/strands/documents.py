@@ -177,8 +177,8 @@ class DocumentConversationManager(WorkspaceConversationManager):
     def _window_settings(self, agent: "Agent") -> Mapping[str, Any]:
         writer = self._summarizer
         if self._use_model:
-            is_own = agent.aux_model is agent.model
-            writer = StrandsModelSummarizer(agent.aux_model, share_cache=is_own, joins_neighbors=is_own)
+            asked = agent if agent.aux_model is agent.model else None
+            writer = StrandsModelSummarizer(agent.aux_model, agent=asked, joins_neighbors=True)
         return {
             "config": self._config,
             "summarizer": None if writer is None else self._unless_recovering(writer),

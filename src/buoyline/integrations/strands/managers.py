@@ -738,8 +738,8 @@ class SummarizingConversationManager(CutConversationManager):
         if self.summarization_agent is None or self.summarization_agent is agent:
             # After an overflow, no request of the agent's size is accepted.
             has_own_prompt = self.summarization_system_prompt is not None
-            share_cache = agent.aux_model is agent.model and not has_own_prompt and not is_recovery
-            return StrandsModelSummarizer(agent.aux_model, max_attempts=attempts, share_cache=share_cache)
+            shares_cache = agent.aux_model is agent.model and not has_own_prompt and not is_recovery
+            return StrandsModelSummarizer(agent.aux_model, max_attempts=attempts, agent=agent if shares_cache else None)
         return AgentSummarizer(self.summarization_agent, max_attempts=attempts)
 
     def _documented_cut(self, messages: Sequence[NativeMessage]) -> int:

@@ -58,7 +58,7 @@ class StrandsModelSummarizer:
         *,
         max_attempts: int = 2,
         timeout_s: float = 120.0,
-        share_cache: bool = False,
+        agent: "Agent | None" = None,
         joins_neighbors: bool = False,
     ) -> None:
         """Ask *model* up to *max_attempts* times, each time for *timeout_s* at most.
@@ -67,10 +67,10 @@ class StrandsModelSummarizer:
             model: Any of Strands.
             max_attempts: Of a request that holds the transcript.
             timeout_s: Of each request.
-            share_cache: *model* is the agent's own. First send one request that begins like the agent's, with its
-                system prompt, tools and messages, so that the provider's cache reads it. docs/summaries.md says when
-                this is possible.
-            joins_neighbors: The agent's history has one message for neighbors of one role, as that of a
+            agent: Whose own model *model* is. First send one request that begins like this agent's, with its system
+                prompt, tools and messages, so that the provider's cache reads it. docs/summaries.md says when this is
+                possible. None: the first request holds the transcript.
+            joins_neighbors: *agent*'s history has one message for neighbors of one role, as that of a
                 `DocumentConversationManager`, and so has this request.
 
         Raises:
@@ -80,7 +80,7 @@ class StrandsModelSummarizer:
         self._asking = CallableSummarizer(
             self._answer, name=_name_of(model), max_attempts=max_attempts, timeout_s=timeout_s
         )
-        self._share_cache = share_cache
+        self._agent = agent
         self._joins_neighbors = joins_neighbors
         self._asking_behind_agent = CallableSummarizer(
             self._answer_behind_agent, name=self._asking.name, max_attempts=1, timeout_s=timeout_s
@@ -92,7 +92,7 @@ class StrandsModelSummarizer:
         Raises:
             SummaryError: It wrote none that can be used.
         """
-        if self._share_cache and request.agent is not None and request.agent.dialect == DIALECT:
+        if self._agent is not None and request.agent is not None and request.agent.dialect == DIALECT:
             try:
                 draft = await self._asking_behind_agent.summarize(request)
             except SummaryError as error:
@@ -108,14 +108,23 @@ class StrandsModelSummarizer:
             SummaryError: That request is too large.
             Failure: The answer has another form: a model may call a tool in place of an answer.
         """
-        agent, answer = cast("AgentRequest", request.agent), _answer_tokens(request, self._model)
+        agent, begun = cast("Agent", self._agent), cast("AgentRequest", request.agent)
+        answer = _answer_tokens(request, self._model)
         prompt = agent_prompt_for(request, answer_tokens=answer)
-        tokens, room = agent.tokens + request.counter.count(prompt.user), _room(request, self._model)
+        tokens, room = begun.tokens + request.counter.count(prompt.user), _room(request, self._model)
         if tokens > room:
             raise SummaryError(self._asking.name, f"the agent's request takes {tokens:,} tokens of {room:,}")
-        # `stream_messages` is how Strands sends the agent's own requests: it changes both in the same way.
-        messages = alternating(agent.messages) if self._joins_neighbors else agent.messages
-        events = stream_messages(self._model, agent.system or None, _behind(messages, prompt), list(agent.tools))
+        messages = alternating(begun.messages) if self._joins_neighbors else begun.messages
+        # `stream_messages` is how Strands sends the agent's own requests: it changes both in the same way. Models of
+        # OpenAI's and Mistral's form take the key of their cache from the agent's metadata, which has no public name.
+        events = stream_messages(
+            self._model,
+            agent.system_prompt,
+            _behind(messages, prompt),
+            list(begun.tools),
+            system_prompt_content=agent.system_prompt_content,
+            agent_metadata=getattr(agent, "_metadata", None),
+        )
         text, is_cut = await _text_of(cast("AsyncIterator[dict[str, Any]]", events))
         if is_cut:
             raise Failure(FailureKind.TRUNCATED, "the answer was cut off")
