@@ -232,13 +232,13 @@ class Documented:
 
 class TestCompression:
     async def test_after_several_compressions_archive_and_context_are_the_conversation(self, tmp_path: Path) -> None:
-        workspace, told = LocalWorkspace(tmp_path), list[Event]()
-        middleware = WorkspaceMiddleware(workspace, preview_tokens=300, on_event=told.append)
-        agent = pilot(ScriptedModel(voyage(6, 6, lines=80), context_size=8_000), middleware)
-        seen = await sail(agent, 6)
+        workspace, events = LocalWorkspace(tmp_path), list[Event]()
+        middleware = WorkspaceMiddleware(workspace, preview_tokens=300, on_event=events.append)
+        agent = pilot(ScriptedModel(voyage(9, 6, lines=80), context_size=8_000), middleware)
+        seen = await sail(agent, 9)
         kept = [message.model_dump(mode="json") for message in agent.state.context]
         everything = blocks_in([*archived(workspace), *kept])
-        assert sum(isinstance(event, ContextCompressed) for event in told) >= 3
+        assert sum(isinstance(event, ContextCompressed) for event in events) >= 3
         assert len(everything) == len(set(everything))
         calls = {
             (message.id, "tool_call", f"c{turn}_{number}")
