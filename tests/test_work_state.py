@@ -106,6 +106,70 @@ def test_a_failed_change_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        "No replacement was performed, old_str `a` did not appear verbatim in /r/a.py.",
+        "<tool_use_error>String to replace not found in file.</tool_use_error>",
+        "Found 3 matches of the string to replace, but replace_all is false.",
+        "No changes to make: old_string and new_string are exactly the same.",
+        "File has not been read yet. Read it first before writing to it.",
+        "Dry run: would write 3 lines",
+    ],
+)
+def test_a_change_whose_answer_says_that_nothing_changed_changes_nothing(answer: str) -> None:
+    call = called("1", "Edit", file_path="/r/a.py", old_string="a", new_string="b")
+    state = state_of(call, answered("1", answer))
+    assert state.changed_files == []
+    assert "Changed" not in summary_of(said("user", "Fix a.py."), call, answered("1", answer))
+
+
+@pytest.mark.parametrize("answer", ["The file was updated, no other file changed.", "a.py: 1 occurrence replaced"])
+def test_a_change_whose_answer_names_others_that_did_not_change_is_a_change(answer: str) -> None:
+    call = called("1", "Edit", file_path="/r/a.py", old_string="a", new_string="b")
+    assert [one.path for one in state_of(call, answered("1", answer)).changed_files] == ["/r/a.py"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "operation"),
+    [
+        ("str_replace_editor", {"command": "view"}, "read"),
+        ("str_replace_based_edit_tool", {"command": "view", "view_range": [1, 20]}, "read"),
+        ("edit_file", {"mode": "read"}, "read"),
+        ("str_replace_editor", {"command": "create", "file_text": "x = 1"}, "created"),
+        ("str_replace_editor", {"command": "undo_edit"}, "changed"),
+        ("memory", {"command": "delete"}, "deleted"),
+        ("write_file", {"mode": "append", "content": "x"}, "created"),
+        ("write_file", {"mode": "w", "content": "x"}, "created"),
+    ],
+)
+def test_an_argument_says_which_of_a_tools_operations_is_meant(
+    tool: str, arguments: dict[str, Any], operation: str
+) -> None:
+    state = state_of(called("1", tool, path="/r/a.py", **arguments), answered("1", "1\tx = 1"))
+    assert state.files["/r/a.py"].operation == operation
+
+
+def test_a_patch_creates_changes_and_deletes_files() -> None:
+    patch = "*** Begin Patch\n*** Add File: c.py\n+x\n*** Update File: a.py\n-y\n*** Delete File: b.py\n*** End Patch"
+    state = state_of(called("1", "apply_patch", input=patch), answered("1", "Success."))
+    operations = {name: one.operation for name, one in state.files.items()}
+    assert operations == {"c.py": "created", "a.py": "changed", "b.py": "deleted"}
+
+
+@pytest.mark.parametrize(
+    ("command", "operation"), [("rm -rf /r/legacy", "deleted"), ("cd /r && rm -r legacy/", "deleted")]
+)
+def test_the_files_of_a_deleted_directory_are_deleted(command: str, operation: str) -> None:
+    state = state_of(*edited(1, "/r/legacy/a.py"), *edited(2, "/r/legacy2/b.py"), *ran(3, command, ""))
+    assert state.files["/r/legacy/a.py"].operation == operation
+    assert state.files["/r/legacy2/b.py"].operation == "changed"
+
+
+def test_a_file_that_is_moved_into_a_directory_keeps_its_name() -> None:
+    assert list(state_of(*ran(1, "mv keep.py lib/", "")).files) == ["lib/keep.py"]
+
+
+@pytest.mark.parametrize(
     ("command", "changes"),
     [
         ("echo x > out.txt && touch b.txt", [("created", "out.txt"), ("created", "b.txt")]),

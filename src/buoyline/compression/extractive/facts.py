@@ -155,7 +155,7 @@ def _repository(conversation: Conversation) -> Iterator[Fact]:
         said.append(f"`{seen.commits[-1][0]}` is not pushed yet")
     if seen.commits:
         names = _names(work.uncommitted)
-        said.append(f"not committed yet: {names}" if names else "nothing uncommitted since")
+        said.append(f"not committed yet: {names}" if names else "no file was changed since")
     last = max(seen.last_commit, seen.last_push, 0)
     item = Fact(
         "current_state", "repository", f"Version control: {'; '.join(said)}", None, last, weight=FACTS["repository"]

@@ -38,7 +38,9 @@ _LOOKING = _words(
     "describe inspect retrieve load check ask tree stat"
 )
 _CHANGING = _words("write edit create patch replace insert delete remove move rename append modify apply")
-_PATCHED = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\+\+\+ b/)(\S[^\n]{0,500})$", re.MULTILINE)
+_MODE_KEYS = _words("command action operation mode")
+_PATCHED = re.compile(r"^(?:\*\*\* (Update|Add|Delete) File: |\+\+\+ b/)(\S[^\n]{0,500})$", re.MULTILINE)
+_PATCH_KEYS = _words("patch diff input")
 
 _READING_COMMAND = re.compile(
     r"(?:cd|ls|cat|grep|rg|find|head|tail|wc|pwd|which|tree|file|stat|du|df|echo|env|printenv|type|ps|jq|awk|less"
@@ -56,6 +58,8 @@ class ParsedCall:
     Attributes:
         operation: ``"change"`` files, ``"run"`` a command, ``"plan"`` (a list of tasks with a status), ``"look"`` at
             something without changing it, or any other ``"act"``.
+        words: Of the tool's name, in lower case. If an argument says which of the tool's operations is meant, such as
+            ``command="view"`` of an editor, that word alone.
         name: The tool's name.
         paths: Files and directories in the arguments, in order.
         command: The command of a ``"run"``; else empty.
@@ -64,6 +68,7 @@ class ParsedCall:
 
     operation: Operation
     name: str
+    words: frozenset[str]
     paths: tuple[str, ...]
     command: str
     arguments: Mapping[str, Any]
@@ -97,32 +102,59 @@ def action_of(call: ToolCall) -> ParsedCall:
     """Parse *call*. It never raises: a call that cannot be read is an ``"act"`` without arguments."""
     arguments = arguments_of(call)
     paths = tuple(dict.fromkeys(_paths(arguments)))
-    command = _command(arguments)
-    words = {word.lower() for word in _WORD.findall(call.name)}
-    return ParsedCall(_operation(arguments, paths, command, words), call.name, paths, command, arguments)
+    mode = _mode_in(arguments) if paths else frozenset[str]()
+    words = mode or words_of(call.name)
+    command = "" if mode else _command(arguments)
+    return ParsedCall(_operation(arguments, paths, command, words), call.name, words, paths, command, arguments)
+
+
+def words_of(name: str) -> frozenset[str]:
+    """Return the words of a name in lower case: ``create_file`` and ``createFile`` have the same."""
+    return frozenset(word.lower() for word in _WORD.findall(name))
+
+
+def _mode_in(arguments: Mapping[str, Any]) -> frozenset[str]:
+    """Return the words of the argument that names one of a tool's operations; empty if none does."""
+    modes = (value for key, value in arguments.items() if letters_of(key) in _MODE_KEYS and isinstance(value, str))
+    found = (words_of(mode) for mode in modes if mode.replace("_", "").isalpha())
+    return next((words for words in found if words & (_LOOKING | _CHANGING)), frozenset())
 
 
 def changes_something(action: ParsedCall) -> bool:
     """Return whether the name of a tool says that it changes what is open."""
-    words = {word.lower() for word in _WORD.findall(action.name)}
-    return bool(words & _CHANGING) and not words & _LOOKING
+    return bool(action.words & _CHANGING) and not action.words & _LOOKING
+
+
+def patched_files(arguments: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the files that a patch among *arguments* names, with what it does: "Update", "Add" or "Delete"."""
+    patches = (value for key, value in arguments.items() if letters_of(key) in _PATCH_KEYS and isinstance(value, str))
+    return {path: verb or "Update" for patch in patches for verb, path in _PATCHED.findall(patch)}
 
 
 def arguments_of(call: ToolCall) -> Mapping[str, Any]:
     """Return the arguments of *call*; empty if a model wrote something else than a JSON object."""
-    try:
-        found: object = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        return {}
+    found = _parsed(call.arguments)
     return found if is_object(found) else {}
 
 
 def tasks_of(arguments: Mapping[str, Any]) -> tuple[Task, ...]:
     """Return the tasks of a plan, that is, of the first list of objects with a status; empty if there is none."""
     for value in arguments.values():
-        if tasks := tuple(_tasks(list_in(value))):
+        entries = (
+            list_in(_parsed(value)) if isinstance(value, str) and value.lstrip().startswith("[") else list_in(value)
+        )
+        if tasks := tuple(_tasks(entries)):
             return tasks
     return ()
+
+
+def _parsed(text: str) -> object:
+    """Return the value of a JSON text, as some models spell a list in the arguments; None if it is no JSON."""
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found
 
 
 def json_texts(value: object) -> Iterator[str]:
@@ -138,7 +170,7 @@ def json_texts(value: object) -> Iterator[str]:
             yield str(inner)
 
 
-def _operation(arguments: Mapping[str, Any], paths: Sequence[str], command: str, words: set[str]) -> Operation:
+def _operation(arguments: Mapping[str, Any], paths: Sequence[str], command: str, words: frozenset[str]) -> Operation:
     has_content = any(letters_of(key) in _CONTENT_KEYS for key in arguments)
     if tasks_of(arguments):
         return "plan"
@@ -159,8 +191,7 @@ def _paths(arguments: Mapping[str, Any]) -> Iterator[str]:
         name = letters_of(key)
         if name in _PATH_KEYS or name.endswith(("path", "filename", "filepath")):
             yield from (path for path in _texts_under(value) if _may_be_path(path))
-        elif name in {"patch", "diff", "input"} and isinstance(value, str):
-            yield from _PATCHED.findall(value)
+    yield from patched_files(arguments)
 
 
 def _texts_under(value: object) -> Iterator[str]:

@@ -44,6 +44,15 @@ _REFUSES = re.compile(
 )
 """A tool of the agent that did not do what was asked, and says so in a sentence."""
 
+_UNCHANGED = re.compile(
+    r"\bno (?:match(?:es)?|replacements?|occurrences?)\b|\bno changes? (?:to|was|were|made)\b"
+    r"|\bnot (?:been )?(?:found|read|changed|unique)\b|\bdid not (?:match|appear|change)\b"
+    r"|\bnothing (?:was )?(?:to change|changed)\b|\bdry run\b"
+    r"|\b(?:multiple|[2-9]|\d\d+) (?:matches|occurrences)\b.*\b(?:unique|is false|replace_?all)\b",
+    re.IGNORECASE,
+)
+"""A tool that changes files, and says that it changed none."""
+
 _PROGRAM = re.compile(r"[\w./-]{1,200}")
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n]")
 
@@ -174,7 +183,7 @@ def _errors(action: ParsedCall, reading: ResultText, *, is_error: bool) -> Itera
         yield from (line for line in lines if line not in action.command and not _DATA.match(line))
         if is_error and not any(error_lines(text)):
             yield _first_line(text)
-    elif action.operation == "change" and reading.excerpt is None and says_error(_first_line(text)):
+    elif action.operation == "change" and reading.excerpt is None and _says_unchanged(_first_line(text)):
         yield _first_line(text)
         lines = dict.fromkeys(error_lines(text[:1_000]))
         yield from (line for line in lines if line != _first_line(text))
@@ -187,6 +196,11 @@ def _errors(action: ParsedCall, reading: ResultText, *, is_error: bool) -> Itera
         and says_error(first := _first_line(text))
     ):
         yield first
+
+
+def _says_unchanged(line: str) -> bool:
+    """Return whether the first line of a result says that a file was not changed."""
+    return says_error(line) or _UNCHANGED.search(line) is not None
 
 
 def _gist(reading: ResultText) -> str:

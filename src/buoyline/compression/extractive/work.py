@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
-from posixpath import join
+from posixpath import basename, join
 from typing import TypeVar
 
 from buoyline.compression.extractive.commands import (
@@ -31,7 +31,7 @@ from buoyline.compression.extractive.lines import LineFinder, merged_pointers
 from buoyline.compression.extractive.pending_calls import ended_by, is_running, started_by, still_waiting
 from buoyline.compression.extractive.plans import is_over, plan_in, planned, request_in, ticked
 from buoyline.compression.extractive.questions import answered, asked_by, asked_in
-from buoyline.compression.extractive.speech import changes_something
+from buoyline.compression.extractive.speech import changes_something, patched_files
 from buoyline.compression.extractive.steps import Step, steps
 from buoyline.compression.extractive.text_protocol import with_calls
 from buoyline.compression.pointers import Pointer
@@ -166,9 +166,12 @@ class _Progress:
     def _touch(self, step: Step) -> None:
         for change in _touched(step):
             home = self._directory if step.action.operation == "run" else ""
-            _touch(self._files, change, step, self._citations, home=home)
+            for one in (change, *_within(self._files, change, home)):
+                _touch(self._files, one, step, self._citations, home=home)
             if change.new_path:
-                moved = change._replace(operation="created", path=change.new_path, new_path="")
+                path = change.new_path
+                path = join(path, basename(change.path)) if path.endswith(("/", ".")) else path
+                moved = change._replace(operation="created", path=path, new_path="")
                 _touch(self._files, moved, step, self._citations, home=home)
 
     def state(self, *, end: int, writes_calls: bool) -> WorkState:
@@ -212,8 +215,9 @@ def _touched(step: Step) -> Iterator[FileChange]:
         return
     if action.operation == "change":
         operation: FileOperation = "created" if is_whole_file(action.arguments) else "changed"
+        patched = patched_files(action.arguments)
         for path in action.paths:
-            yield FileChange(_named_operation(action.name) or operation, path)
+            yield FileChange(_PATCHED.get(patched.get(path, "")) or _named_operation(action.words) or operation, path)
     elif action.operation == "look":
         for path in action.paths:
             yield FileChange("read", path)
@@ -223,9 +227,11 @@ def _touched(step: Step) -> Iterator[FileChange]:
         yield FileChange("changed", shown[-1])
 
 
-def _named_operation(name: str) -> FileOperation | None:
+_PATCHED: Mapping[str, FileOperation] = {"Add": "created", "Update": "changed", "Delete": "deleted"}
+
+
+def _named_operation(words: frozenset[str]) -> FileOperation | None:
     """Return what the name of a tool says that a replaced or written text does not."""
-    words = set(re.findall(r"[a-z]+", name.lower()))
     if words & {"delete", "remove"}:
         return "deleted"
     return "moved" if words & {"move", "rename"} else "created" if "create" in words else None
@@ -262,6 +268,15 @@ def _touch(
     changes = (known.changes if known is not None else 0) + 1
     clause = edit.clause[:MAX_TEXT_CHARS] if edit is not None else ""
     files[key] = FileState(spelled, operation, changes, index, pointers, clause, directory=directory)
+
+
+def _within(files: Mapping[str, FileState], change: FileChange, home: str) -> list[FileChange]:
+    """Return the same change for each known file in a directory that is deleted or moved."""
+    if change.operation not in {"deleted", "moved"}:
+        return []
+    begin = join(home, change.directory, change.path).rstrip("/") + "/"
+    inner = [one.path for one in files.values() if join(one.directory, one.path).startswith(begin)]
+    return [change._replace(path=path, new_path="", directory="") for path in inner if path != change.path]
 
 
 def _content(step: Step) -> Pointer | None:
