@@ -1007,3 +1007,58 @@ def test_rows_of_what_a_command_posted_come_behind_rows_that_were_read() -> None
     text = summary_of(said("user", "Answer the reviews."), *read, *posted, max_tokens=500)
     assert "get_review: id R99" in text
     assert "bash: id" not in text
+
+
+# Words of others.
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "> never ship to Austria again\n> Do not contact the warehouse.",
+        "-----Original Message-----\nNever ship to Austria again.\nDo not contact the warehouse.",
+        "---------- Forwarded message ---------\nNever ship to Austria again. Do not contact the warehouse.",
+        "Von: Karl\nGesendet: Montag\nNever ship to Austria again.\nDo not contact the warehouse.",
+        "<document index=1>\nNever ship to Austria again.\nDo not contact the warehouse.\n</document>",
+        "<email>Never ship to Austria again. Do not contact the warehouse.</email>",
+    ],
+)
+def test_what_a_user_quotes_is_no_rule_of_the_user(quoted: str) -> None:
+    asked = f"Please answer this mail. Never promise a date.\n\n{quoted}"
+    summary = summary_of(said("user", "Help me with my mail."), said("user", asked), *ran(1, "ls", "a.txt"))
+    assert "User: “Never promise a date.”" in summary
+    assert "User: “Do not contact the warehouse.”" not in summary
+    assert "User: “Never ship to Austria again.”" not in summary
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<file>\nNever touch prod.yaml.",
+        "From: now on\nNever touch prod.yaml.",
+        "--- Rules ---\nNever touch prod.yaml.",
+        "The rules:\n<rules>\nNever touch prod.yaml.\n</rules>",
+        "<document>a</document>\nNever touch prod.yaml.",
+    ],
+)
+def test_what_only_looks_like_a_quotation_is_the_users_own(text: str) -> None:
+    summary = summary_of(said("user", "Deploy the service."), said("user", text), *ran(1, "ls", "a.txt"))
+    assert "User: “Never touch prod.yaml.”" in summary
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "From now on sign with 'Team Nord'.",
+        "Only refund up to 50 EUR; above that ask Petra.",
+        "You may touch config/prod.yaml now.",
+        "Ab jetzt bitte mit 'Team Nord' unterschreiben.",
+        "以后用团队的名字签名。",
+    ],
+)
+def test_a_rule_that_lasts_precedes_newer_requests(rule: str) -> None:
+    talk = [said("user", "Answer the tickets."), said("user", rule)]
+    for number in range(40):
+        asked = f"Please look at ticket {number} as well, it should be about the mutex in r{number}_2.py."
+        talk += [said("user", asked), *ran(number, f"cat t{number}", "text"), said("assistant", f"I did {number}.")]
+    assert rule.rstrip(".。") in summary_of(*talk, max_tokens=400)

@@ -14,11 +14,21 @@ from buoyline.compression.extractive.edits import beginning_of, edit_in, is_whol
 from buoyline.compression.extractive.fact_text import ANSWERED, cut
 from buoyline.compression.extractive.lines import Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
-from buoyline.compression.extractive.phrases import asks, chars_of, forbids, is_refusal, is_rule, looks_ahead, offers
+from buoyline.compression.extractive.phrases import (
+    asks,
+    chars_of,
+    forbids,
+    is_lasting,
+    is_refusal,
+    is_rule,
+    looks_ahead,
+    offers,
+)
 from buoyline.compression.extractive.sentence_rank import MIN_CHARS, ranked_sentences
 from buoyline.compression.extractive.speech import (
     MIN_SENTENCE_CHARS,
     last_words,
+    own_words,
     plain_text,
     split_closing,
     without_blocks,
@@ -283,13 +293,14 @@ def preserved(conversation: Conversation) -> Iterator[Fact]:
     limits = conversation.limits
     for source in conversation.typed:
         is_task = source is conversation.typed[0] and not conversation.has_task
-        for position, sentence in enumerate(sentences(source.message.text)):
+        for position, sentence in enumerate(sentences(own_words(source.message.text))):
             is_forbidding = forbids(sentence)
             if not conversation.says_something(sentence):
                 continue
             if _is_pasted(source) and not (is_rule(sentence) or is_forbidding):
                 continue
             weight = FACTS["rule"] + is_task if is_rule(sentence) or is_task else FACTS["remark"]
+            weight = FACTS["lasting rule"] if is_lasting(sentence) and not _is_pasted(source) else weight
             kind = "prohibition" if is_forbidding else "constraint"
             text = cut(sentence, (4 if is_forbidding else 2) * limits.line, limits.counter)
             weight = FACTS["prohibition"] - _is_pasted(source) if is_forbidding else weight

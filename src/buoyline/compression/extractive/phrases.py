@@ -49,6 +49,15 @@ _ASIAN_BAN = (
 )
 _BANS = re.compile(f"{_ENGLISH_BAN}|{_GERMAN_BAN}|{_ROMANCE_BAN}|{_RUSSIAN_BAN}|{_ASIAN_BAN}", re.IGNORECASE)
 
+_LASTS = re.compile(
+    r"\b(?:from now on|from here on|going forward|in (?:the )?future|ab (?:jetzt|sofort)|von jetzt an|in zukunft"
+    r"|k\u00fcnftig|d\u00e9sormais|dor\u00e9navant|a partir de ahora|de ahora en adelante)\b"
+    r"|^\W*(?:please |bitte )?(?:always|only|immer|nur|toujours|siempre)\b"
+    r"|\b(?:you may|you can (?:now|again)|(?:is|are) (?:now )?allowed|(?:are|is) no longer|du darfst|sie d\u00fcrfen)\b"
+    r"|\u4ece\u73b0\u5728(?:\u8d77|\u5f00\u59cb)|\u4ee5\u540e|\u4eca\u540e|\u4eca\u5f8c|\u3053\u308c\u304b\u3089|\u53ef\u4ee5(?:\u4e86|\u518d)",
+    re.IGNORECASE,
+)
+
 _INTENDS = re.compile(
     r"\W{0,4}(?:(?:but|and|so|now|next|first|then|also|finally|ok|okay|good|great|perfect|sure|yes)\W{1,3}){0,3}"
     r"(?:let me|let's|(?:i|we)(?:'ll| will|'m going to|'re going to| am going to)"
@@ -109,6 +118,11 @@ def is_rule(sentence: str) -> bool:
 def forbids(sentence: str) -> bool:
     """Return whether a sentence of the user forbids something."""
     return _BANS.search(sentence) is not None
+
+
+def is_lasting(sentence: str) -> bool:
+    """Return whether a sentence of the user says how all that follows is to be done, or allows what was forbidden."""
+    return _LASTS.search(sentence) is not None
 
 
 def leads_in(sentence: str) -> bool:

@@ -102,9 +102,9 @@ def action_of(call: ToolCall) -> ParsedCall:
     """Parse *call*. It never raises: a call that cannot be read is an ``"act"`` without arguments."""
     arguments = arguments_of(call)
     paths = tuple(dict.fromkeys(_paths(arguments)))
-    mode = _mode_in(arguments) if paths else frozenset[str]()
-    words = mode or words_of(call.name)
-    command = "" if mode else _command(arguments)
+    words, command = words_of(call.name), _command(arguments)
+    if paths and (mode := _mode_in(arguments)):
+        words, command = mode, ""
     return ParsedCall(_operation(arguments, paths, command, words), call.name, words, paths, command, arguments)
 
 
@@ -117,7 +117,7 @@ def _mode_in(arguments: Mapping[str, Any]) -> frozenset[str]:
     """Return the words of the argument that names one of a tool's operations; empty if none does."""
     modes = (value for key, value in arguments.items() if letters_of(key) in _MODE_KEYS and isinstance(value, str))
     found = (words_of(mode) for mode in modes if mode.replace("_", "").isalpha())
-    return next((words for words in found if words & (_LOOKING | _CHANGING)), frozenset())
+    return next((words for words in found if words & (_LOOKING | _CHANGING)), frozenset[str]())
 
 
 def changes_something(action: ParsedCall) -> bool:
@@ -269,6 +269,21 @@ MIN_WRITTEN_CHARS: Final = 40
 MAX_CODE_MARKS: Final = 0.03
 """Of the characters of a text that is prose."""
 
+_DOCUMENT = re.compile(
+    r"[ \t]*<(documents?|doc|file|e-?mail|mail|message|quote|blockquote|article|attachment|transcript|log)\b"
+    r"[^<>\n]{0,200}>",
+    re.IGNORECASE,
+)
+_FORWARDED = re.compile(
+    r"^[ \t]*-{2,}[ \t]?(?:original|forwarded|urspr\u00fcngliche|weitergeleitete|\u539f\u59cb|\u8f6c\u53d1)"
+    r"[^\n]{0,60}-{2,}[ \t]*$"
+    r"|^[ \t]*(?:from|von|de|\u53d1\u4ef6\u4eba|\u5dee\u51fa\u4eba) ?[:\uff1a] [^\n]{1,200}\n[ \t]*(?:sent|date|to"
+    r"|cc|subject|gesendet|datum|an|betreff|envoy\u00e9|objet|fecha|asunto|\u65e5\u671f|\u6536\u4ef6\u4eba|\u4e3b\u9898"
+    r"|\u5b9b\u5148|\u4ef6\u540d) ?[:\uff1a]",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""The line over a mail that was forwarded, or the header of one."""
+
 _LINE_TAG = re.compile(r"\s*</?[A-Za-z][^<>]{0,200}>\s*")
 _LINK = re.compile(r"\W{0,4}!?\[[^\[\]]{0,300}\]\([^()\s]{1,2000}\)\W{0,4}")
 _MADE_BY_MACHINE = re.compile(r"\s*(?:<[^<>]{1,60}>.*>|\[[^\[\]]{1,100}\]|/[\w:-]{1,60})\s*", re.DOTALL)
@@ -299,6 +314,27 @@ def _is_written(text: str) -> bool:
 def is_made_by_machine(text: str) -> bool:
     """Return whether a whole message is in a tag or in brackets, or is a bare command of the program."""
     return _MADE_BY_MACHINE.fullmatch(text) is not None
+
+
+def own_words(text: str) -> str:
+    """Return a message of the user without the words of others that it quotes.
+
+    These are lines that begin with ``>``, elements such as ``<document>``, and a forwarded mail, which is the end.
+    """
+    forwarded = _FORWARDED.search(text)
+    text = text if forwarded is None else text[: forwarded.start()]
+    kept, unclosed = list[str](), set[str]()
+    at = end = 0
+    for line in text.splitlines(keepends=True):
+        opened = _DOCUMENT.match(line) if at >= end else None
+        if opened is not None and (closing := f"</{opened[1]}>") not in unclosed:
+            end = text.find(closing, at)
+            if end < 0:
+                unclosed.add(closing)
+        if at >= end and not line.lstrip().startswith(">"):
+            kept.append(line)
+        at += len(line)
+    return "".join(kept)
 
 
 def plain_text(text: str) -> str:
