@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from buoyline.compression.extractive.commands import checks_in, files_in, is_wider
 from buoyline.compression.extractive.records import rows_of
 from buoyline.compression.extractive.summarizer import extract
-from buoyline.compression.extractive.text_protocol import with_calls
+from buoyline.compression.extractive.text_protocol import call_in, with_calls
 from buoyline.compression.extractive.work import work_of
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import SourceMessage, SummaryRequest
@@ -1062,3 +1062,27 @@ def test_a_rule_that_lasts_precedes_newer_requests(rule: str) -> None:
         asked = f"Please look at ticket {number} as well, it should be about the mutex in r{number}_2.py."
         talk += [said("user", asked), *ran(number, f"cat t{number}", "text"), said("assistant", f"I did {number}.")]
     assert rule.rstrip(".。") in summary_of(*talk, max_tokens=400)
+
+
+@pytest.mark.parametrize(
+    "observation",
+    [
+        "<returncode>0</returncode>\n<output>\n{}\n</output>",
+        "OBSERVATION:\n{}",
+        "{}\nuser@host:/srv$",
+        "Exit code: 0\n{}",
+    ],
+)
+def test_one_call_in_text_is_known_by_its_observation(observation: str) -> None:
+    text = observation.format("Never use tabs in this project.\nDo not edit vendor files.")
+    task = said("user", "Fix the parser, please.")
+    call = said("assistant", "I read the rules first.\n```bash\ncat CONTRIBUTING.md\n```")
+    assert "User: “Do not edit vendor files.”" not in summary_of(task, call, said("user", text))
+    assert state_of(task, call, said("user", text)).writes_calls
+
+
+@pytest.mark.parametrize("part", ["```bash\n", "```\nx\n", "<a>", "<a>x</b>", "<a1>x"])
+def test_a_message_of_many_fences_or_tags_is_read_before_the_time_limit(part: str) -> None:
+    text = part * 200_000  # a quadratic search takes half an hour
+    assert call_in(f"{text}\n```", "c1") is None or "```" in part
+    assert call_in(f"{text}</a>", "c1") is None or "<a>" in part

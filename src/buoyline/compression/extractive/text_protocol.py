@@ -7,7 +7,7 @@ recognized from the whole conversation, since a person also writes code in fence
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,7 +18,10 @@ from buoyline.messages import Message, Text, ToolCall, ToolResult
 MIN_CALLS: Final = 2
 MIN_SHARE: Final = 0.6
 """Of the agent's messages that the user answers: so many must end with a call. One is enough if the system prompt shows
-its form."""
+its form, or if the answer has that of an observation."""
+
+MAX_PROMPT_CHARS: Final = 80
+"""Of the end of an observation, for the prompt of a shell."""
 
 MIN_OPENING_CHARS: Final = 30
 """Of a first line that two tasks share; observations share shorter ones."""
@@ -32,12 +35,22 @@ _DEMONSTRATION = re.compile(
     re.IGNORECASE | re.DOTALL | re.MULTILINE,
 )
 
-_FENCED = re.compile(r"\A(.*?)^(?:```|~~~)(\w{0,20})[ \t]*\n(.+?)\n(?:```|~~~)\s*\Z", re.DOTALL | re.MULTILINE)
-_TAGGED = re.compile(r"\A(.*?)<(\w{1,60})>\s*(.*?)\s*</\2>\s*\Z", re.DOTALL)
+_OBSERVED = re.compile(
+    r"\s{0,9}(?:<(?:returncode|exit_code|output|stdout|observation|tool_result)\b|observation\b"
+    r"|\W{0,3}(?:exit|return) ?(?:code|status)\b|\(open file\b)",
+    re.IGNORECASE,
+)
+_PROMPT = re.compile(r"\n[\w@.~:/-]{0,60}[$#] ?\Z")
+"""An observation begins with such a word, or ends with the prompt of a shell."""
+
+_FENCE = re.compile(r"^(?:```|~~~)\w{0,20}[ \t]*\n", re.MULTILINE)
+_CLOSING_TAG = re.compile(r"</(\w{1,60})>\Z")
 _REACT = re.compile(
     r"\A(.*?)^Action:[ \t]*(\w[\w .-]{0,60}?)[ \t]*\n+Action[ _]Input:[ \t]*(.+?)\s*\Z", re.DOTALL | re.MULTILINE
 )
-_PARAMETER = re.compile(r"<(\w{1,60})>\s*(.*?)\s*</\1>", re.DOTALL)
+_PARAMETER = re.compile(r"<(\w{1,60})>")
+MAX_TAG_CHARS: Final = 80
+
 _TOOL = re.compile(r"(?:(?P<edits>edit|insert|create|replace|write)|open|view|goto|scroll)[a-z_-]*")
 """Names of the commands of an agent's own editor: they are tools and no programs of a shell."""
 
@@ -60,7 +73,7 @@ def with_calls(sources: Sequence[SourceMessage], known: WorkState | None = None)
     calls = {at: call for at, call in found.items() if call is not None}
     if not is_known and (not calls or len(calls) < MIN_SHARE * len(asked)):
         return sources
-    if not is_known and len(calls) < MIN_CALLS and not _is_explained(sources, min(calls)):
+    if not is_known and len(calls) < MIN_CALLS and not _is_shown(sources, min(calls)):
         return sources
     changed = list(sources)
     if is_known and known is not None and sources[0].message.role == "user" and _is_answered_next(known):
@@ -76,8 +89,11 @@ def with_calls(sources: Sequence[SourceMessage], known: WorkState | None = None)
     return changed
 
 
-def _is_explained(sources: Sequence[SourceMessage], at: int) -> bool:
-    """Return whether the system prompt shows the form of the call in the message *at*."""
+def _is_shown(sources: Sequence[SourceMessage], at: int) -> bool:
+    """Return whether the message *at* holds a call: an observation follows, or the system prompt shows its form."""
+    answer = sources[at + 1].message.text if at + 1 < len(sources) else ""
+    if _OBSERVED.match(answer) or _PROMPT.search(answer[-MAX_PROMPT_CHARS:]):
+        return True
     text = sources[at].message.text.rstrip()
     form = text[text.rfind("</") :] if text.endswith(">") else "```" if text.endswith("```") else "Action"
     return any(source.message.role == "system" and form in source.message.text for source in sources[:at])
@@ -132,13 +148,32 @@ def call_in(text: str, call_id: str) -> tuple[str, ToolCall] | None:
     if (found := _REACT.match(text)) is not None:
         arguments = found[3] if found[3].startswith("{") else json.dumps({"input": found[3]})
         return found[1].strip(), ToolCall(call_id, found[2], arguments)
-    if (found := _TAGGED.match(text)) is not None:
-        if found[3].startswith("<") and (parameters := dict(_PARAMETER.findall(found[3]))):
-            return found[1].strip(), ToolCall(call_id, found[2], json.dumps(parameters))
-        return found[1].strip(), _command(call_id, found[3])
-    if (found := _FENCED.match(text)) is not None:
-        return found[1].strip(), _command(call_id, found[3])
+    text = text.rstrip()
+    if (closing := _CLOSING_TAG.search(text[-MAX_TAG_CHARS:])) is not None:
+        before, _, inner = text.removesuffix(closing[0]).partition(f"<{closing[1]}>")
+        inner = inner.strip()
+        if inner.startswith("<") and (parameters := dict(_parameters(inner))):
+            return before.strip(), ToolCall(call_id, closing[1], json.dumps(parameters))
+        return (before.strip(), _command(call_id, inner)) if inner else None
+    if text.endswith(("\n```", "\n~~~")) and (opening := _FENCE.search(text)) is not None:
+        inner = text[opening.end() : -len("\n```")]
+        return (text[: opening.start()].strip(), _command(call_id, inner)) if inner else None
     return None
+
+
+def _parameters(text: str) -> Iterator[tuple[str, str]]:
+    """Yield name and content of each element, in linear time for as many that are not closed."""
+    end, unclosed = 0, set[str]()
+    for opening in _PARAMETER.finditer(text):
+        name = opening[1]
+        if opening.start() < end or name in unclosed:
+            continue
+        closing = text.find(f"</{name}>", opening.end())
+        if closing < 0:
+            unclosed.add(name)
+            continue
+        yield name, text[opening.end() : closing].strip()
+        end = closing
 
 
 def _command(call_id: str, text: str) -> ToolCall:
