@@ -1009,6 +1009,32 @@ def test_rows_of_what_a_command_posted_come_behind_rows_that_were_read() -> None
     assert "bash: id" not in text
 
 
+# Checks behind which something changed.
+
+
+def test_a_check_is_older_than_a_change_behind_it_in_the_same_message() -> None:
+    both = called("1", "bash", command="pytest -q")
+    both["tool_calls"] += called("2", "Edit", file_path="/r/a.py", old_string="a", new_string="b")["tool_calls"]
+    messages = [said("user", "Fix it."), both, answered("1", "3 passed"), answered("2", "The file was updated.")]
+    assert "`pytest -q` passes (3 passed); not run since a.py changed" in summary_of(*messages)
+    both["tool_calls"].reverse()
+    assert "not run since" not in summary_of(*messages)
+
+
+@pytest.mark.parametrize("command", ["git pull", "git checkout main", "git -C /r stash", "git reset -q --hard HEAD~1"])
+def test_a_check_is_older_than_a_command_that_changes_many_files(command: str) -> None:
+    messages = [*ran(1, "pytest -q", "3 passed"), *ran(2, command, "Updating 1..2")]
+    assert "passes (3 passed); not run since the files of `git" in summary_of(said("user", "Fix it."), *messages)
+    again = [*messages, *ran(3, "pytest -q", "4 passed")]
+    assert "not run since" not in summary_of(said("user", "Fix it."), *again)
+
+
+@pytest.mark.parametrize("command", ["git status", "git checkout -b fix", "git stash list", "git reset a.py"])
+def test_a_check_is_not_older_than_a_command_that_changes_no_files(command: str) -> None:
+    messages = [*ran(1, "pytest -q", "3 passed"), *ran(2, command, "")]
+    assert "not run since" not in summary_of(said("user", "Fix it."), *messages)
+
+
 # Words of others.
 
 

@@ -68,6 +68,8 @@ class CheckState:
         failed_before: The failing lines of the last failure, if it passed since.
         changed_between: Files that were changed between that failure and the pass.
         directory: Directory that the last run entered first; empty if it entered none.
+        changed_after: Files that were changed behind it in the same message, and "the files of `git pull`" for such a
+            command, in order.
     """
 
     command: str
@@ -79,6 +81,7 @@ class CheckState:
     failed_before: str = ""
     changed_between: tuple[str, ...] = ()
     directory: str = ""
+    changed_after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,7 @@ def _checks(conversation: Conversation) -> Iterator[Fact]:
         weight = {"fails": FACTS["failed check"], "passes": FACTS["check"], "ran": FACTS["done"]}[check.outcome]
         if check.outcome == "passes" and check.command not in newest:
             weight = FACTS["old check"]
-        if stale := work.changed_since(check.last):
+        if stale := [*check.changed_after, *work.changed_since(check.last)]:
             text += f"; not run since {_names(stale[-SHOWN_CHANGES:])} changed"
             weight += FACTS["stale check"]
         yield _citing(Fact("current_state", "check", text, None, check.last, weight=weight), check.pointers)

@@ -164,10 +164,16 @@ class _Progress:
         self._questions += asked_by(step, self._citations)
 
     def _touch(self, step: Step) -> None:
+        if not step.has_failed and (found := _MOVES_TREE.search(step.action.command)) is not None:
+            for key, check in self._checks.items():
+                self._checks[key] = _changed_after(check, f"the files of `{found[1]} {found[2]}`")
         for change in _touched(step):
             home = self._directory if step.action.operation == "run" else ""
             for one in (change, *_within(self._files, change, home)):
                 _touch(self._files, one, step, self._citations, home=home)
+            for key, check in self._checks.items():
+                if check.last == step.call.index and change.operation != "read":
+                    self._checks[key] = _changed_after(check, change.path)
             if change.new_path:
                 path = change.new_path
                 path = join(path, basename(change.path)) if path.endswith(("/", ".")) else path
@@ -207,6 +213,18 @@ _OPEN_FILE = re.compile(
     r"^[(\[](?:Open )?File: (/?[^\s()\[\]]{1,400})(?: \(\d+ lines[^)\n]*\))?[)\]]\s*$", re.MULTILINE
 )
 """Line in which an editor names the file that it shows: calls that change it need no path."""
+
+
+_MOVES_TREE = re.compile(
+    r"\b(git) (?:-\S+ \S+ )?(pull|merge|rebase|restore|cherry-pick|revert|checkout(?! -b)|switch(?! -c)"
+    r"|reset(?=.* --hard)|stash(?! (?:list|show)))\b"
+)
+"""Commands after which many files may be others."""
+
+
+def _changed_after(check: CheckState, name: str) -> CheckState:
+    known = (one for one in check.changed_after if one != name)
+    return replace(check, changed_after=(*known, name)[-MAX_BETWEEN:])
 
 
 def _touched(step: Step) -> Iterator[FileChange]:
