@@ -1009,6 +1009,109 @@ def test_rows_of_what_a_command_posted_come_behind_rows_that_were_read() -> None
     assert "bash: id" not in text
 
 
+# Outcomes that are easily mistaken.
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("bun test", "3 pass\n1 fail"),
+        ("pnpm test", "Tests  5 passed (5)\n ELIFECYCLE  Test failed. See above for more details."),
+        ("ansible-playbook verify.yml", "web : ok=3    changed=0    unreachable=0    failed=1"),
+        ("dbt test", "Done. PASS=4 WARN=0 ERROR=1 SKIP=0 TOTAL=5"),
+        ("./check.sh", '{"success": false, "failed_rows": 3}'),
+        ("./check.sh", "duplicates: 17 found - NOT OK"),
+        ("./verify.sh", "The upload was not successful."),
+        ("./check.sh", "0 of 5 checks OK"),
+        ("./check.sh", "OK: 3, FAIL: 2"),
+        ("npm test", "3/5 tests passed"),
+        ("node --test", "# pass 4\n# fail 1"),
+        ("pytest", "INTERNALERROR> KeyError\n3 passed"),
+        ("pytest", "!!! Interrupted: 1 error during collection !!!\n1 error in 0.31s"),
+        ("make test", "make: *** [test] Error 1"),
+        ("./run_tests", "Segmentation fault (core dumped)"),
+        ("python -m pytest", "/usr/bin/python: No module named pytest"),
+    ],
+)
+def test_a_check_whose_output_counts_a_failure_fails(command: str, output: str) -> None:
+    (check,) = state_of(*ran(1, command, output)).checks.values()
+    assert check.outcome == "fails"
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("playwright test", "4 passed\n1 interrupted\n3 did not run"),
+        ("pytest", "!!! KeyboardInterrupt !!!\n3 passed in 0.5s"),
+        ("jest", "Tests: 4 passed\nJest: coverage threshold for lines (80%) not met: 71%"),
+        ("rspec spec", "0 examples, 0 failures"),
+        ("pytest", "Command is still running. 5 passed so far"),
+        ("pytest -q > /tmp/log.txt 2>&1", ""),
+        ("pytest -q >/dev/null", ""),
+        ("npm run build > build.log 2>&1 &", ""),
+        ("nohup make test", ""),
+    ],
+)
+def test_a_check_that_was_not_seen_to_its_end_was_only_run(command: str, output: str) -> None:
+    (check,) = state_of(*ran(1, command, output)).checks.values()
+    assert check.outcome == "ran"
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("./check.sh", "FAILED: 0\nPASSED: 5"),
+        ("pytest -v", "tests/test_a.py::test_b[failed=1] PASSED\n1 passed"),
+        ("npm test", "error: 0\n5 passed"),
+        ("npm test", "5/5 tests passed"),
+        ("make test 2>/dev/null", ""),
+        ("cat > a.ts <<'EOF'\nx\nEOF\ntsc --noEmit", ""),
+        ("python -m unittest", "Ran 3 tests in 0.1s\n\nOK"),
+        ("pre-commit run", "ruff.....Passed\n2 passed"),
+    ],
+)
+def test_a_check_whose_output_counts_no_failure_passes(command: str, output: str) -> None:
+    (check,) = state_of(*ran(1, command, output)).checks.values()
+    assert check.outcome == "passes"
+
+
+@pytest.mark.parametrize("again", ["pytest -q > /tmp/log.txt 2>&1", "nohup pytest -q &", "pytest -q 2>/dev/null"])
+def test_a_check_whose_output_goes_elsewhere_is_the_same_check(again: str) -> None:
+    state = state_of(*ran(1, "pytest -q", "1 failed"), *ran(2, again, ""))
+    assert list(state.checks) == ["pytest -q"]
+
+
+@pytest.mark.parametrize(
+    ("failed", "passed"),
+    [
+        ("pytest -q", "pytest -q --ignore=tests/test_pay.py"),
+        ("ENV=prod ./check.sh", "ENV=dev ./check.sh"),
+        ("cargo test", "cargo test --lib"),
+        ("go test ./...", "go test -short ./..."),
+        ("npm test", "npm test --workspace=a"),
+        ("mvn test", "mvn test -Dtest=Foo"),
+    ],
+)
+def test_a_check_of_less_does_not_replace_a_failure(failed: str, passed: str) -> None:
+    state = state_of(*ran(1, failed, "1 failed"), *ran(2, passed, "3 passed"))
+    assert {name: one.outcome for name, one in state.checks.items()} == {failed: "fails", passed: "passes"}
+
+
+@pytest.mark.parametrize(
+    ("command", "changes"),
+    [
+        ("cat <<'EOF' > a.py\nx = 2\nEOF", [("created", "a.py")]),
+        ("cat <<EOF | tee x.conf\nrm b\nEOF\ntouch c", [("created", "x.conf"), ("created", "c")]),
+        ("cat <<EOF > a && rm b\nq\nEOF", [("created", "a"), ("deleted", "b")]),
+        ("cat > a.py <<'EOF'\nrm b.py\n" + "y\n" * 3_000 + "EOF", [("created", "a.py")]),
+    ],
+)
+def test_what_follows_the_mark_of_a_here_document_is_part_of_the_command(
+    command: str, changes: list[tuple[str, str]]
+) -> None:
+    assert [(change.operation, change.path) for change in files_in(command)] == changes
+
+
 # Checks behind which something changed.
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from buoyline.compression.extractive.file_names import entered
@@ -17,35 +18,54 @@ MAX_ECHO_CHARS: Final = 20_000
 
 _STEPS = re.compile(r"&&|\|\||;|\n")
 _QUOTED = re.compile(
-    r"<<-?\s*['\"]?(\w+)['\"]?.*?^\s*\1\b|\"(?:[^\"\\]|\\.)*\n(?:[^\"\\]|\\.)*\"|'[^']*\n[^']*'",
+    r"<<-?[ \t]{0,4}['\"]?([A-Za-z_]\w*)['\"]?(?P<rest>[^\n]*)\n(?:.*?^[ \t]*\1[ \t]*$|.*)"
+    r"|\"(?:[^\"\\]|\\.)*\n(?:[^\"\\]|\\.)*\"|'[^']*\n[^']*'",
     re.DOTALL | re.MULTILINE,
 )
-"""Here-documents, and quoted texts of several lines: their words run nothing."""
+"""Here-documents, and quoted texts of several lines: their words run nothing, but the rest of the first line does."""
 
 _LOOKS = re.compile(
     r"\s*(?:cd|ls|cat|grep|rg|find|head|tail|echo|git|gh|sed|mkdir|cp|mv|rm|touch|export|chmod|which|kill|sleep|stat|wc|diff"
     r"|tree|file|ps|du|df|sort|awk|jq|curl|wget|tar|ln|tee|unlink|printf|for|open|code|pushd|less|type)\b"
 )
 _CHECKS = re.compile(
-    r"(?:^|[^a-z])(?:py|vi|je|un|no)?"
+    r"(?:^|[^a-z])(?:py|vi|je|un|unit|no)?"
     r"(?:tests?|lint|check|typecheck|build|compile|verify|validate|spec|ci|vet|clippy|e2e"
-    r"|mypy|right|ruff|eslint|stylelint|tsc|tsgo|jest|vitest|mocha|tox|nox|ctest|gradle|mvn)(?:$|[^a-z])",
+    r"|pre-commit|mypy|right|ruff|eslint|stylelint|tsc|tsgo|jest|vitest|mocha|tox|nox|ctest|gradle|mvn)(?:$|[^a-z])",
     re.IGNORECASE,
 )
 _PASSED = re.compile(
-    r"\b(?:[1-9]\d* pass(?:ed|ing)?|0 (?:issues|errors|failures|failed|problems)|no (?:issues|errors|problems)"
+    r"(?<!\bnot )(?<!\bNOT )\b(?:[1-9]\d* pass(?:ed|ing)?|0 (?:issues|errors|failures|failed|problems)"
+    r"|no (?:issues|errors|problems)"
     r"|all (?:tests|checks) (?:passed|pass)|PASS(?:ED)?|BUILD SUCCESS\w*|success(?:ful(?:ly)?)?|succeeded|OK|ok)\b"
 )
 _FAILED = re.compile(
-    r"^\s{0,9}(?:FAIL(?:ED)?\b|--- FAIL|not ok \d|npm (?:ERR!|error)|error(?:\[\w+\]| TS\d+)?:|BUILD FAIL)"
-    r"|(?<![\w.])[1-9]\d* (?:tests? )?(?:failed|failing|failures?)\b|\bERROR task failed|\berror TS\d+:",
+    r"^\s{0,9}(?:FAIL(?:ED)?\b(?!\s{0,3}[:=]\s{0,3}0\b)|--- FAIL|not ok \d|npm (?:ERR!|error)|BUILD FAIL"
+    r"|error(?:\[\w+\]| TS\d+)?:(?!\s{0,3}0\b)|make(?:\[\d+\])?: \*\*\* )"
+    r"|(?<![\w.])[1-9]\d* (?:tests? )?(?:fail|failed|failing|failures?)\b|(?<![\w.])[1-9]\d* errors?(?= in \d| during)"
+    r"|(?i:(?<![\w\[,-])(?:fail|failed|failures?|errors?|unreachable)\"?[ \t]{0,3}[:=][ \t]{0,3}[1-9]\d{0,5}\b(?!:))"
+    r"|^# fail [1-9]|(?i:\bsuccess(?:ful)?\"?[ \t]{0,3}[:=][ \t]{0,3}false\b|\bnot success)|\bNOT OK\b"
+    r"|\bELIFECYCLE\b|\bINTERNALERROR>|\bSegmentation fault(?: \(core dumped\))?\s*$|^\S*python[\d.]*: No module named "
+    r"|\bERROR task failed|\berror TS\d+:",
     re.MULTILINE,
 )
 """What checks print only if they fail."""
 
+_SHARE = re.compile(
+    r"\b(\d{1,6})(?:/| of )(\d{1,6}) (?:tests?|checks?|specs?)\b[^\n]{0,20}\b(?:pass\w*|ok)\b", re.IGNORECASE
+)
+_UNFINISHED = re.compile(
+    r"\bKeyboardInterrupt\b|\bstill running\b|(?<![\w.])[1-9]\d* (?:tests? )?(?:interrupted|did not run)\b"
+    r"|\bthresholds?\b[^\n]{0,80}\bnot met\b|\b0 (?:examples|tests|specs)\b|\bno tests (?:ran|found|were)\b",
+    re.IGNORECASE,
+)
+"""Nothing was checked, or not to the end."""
+
 _ABORTED = re.compile(r"\b(?:aborted|interrupted|cancelled|timed out)\b[^\n]{0,80}\s*\Z", re.IGNORECASE)
 _SILENT = re.compile(r"\W*(?:[\w ]{0,40}\bno output|[\w ,]{0,60}did not produce any output)\W*", re.IGNORECASE)
 _FILTER = re.compile(r"(?<!\|)\|(?!\|)\s*(?!(?:head|tail|cat|tee|less)\b)\S")
+_DIVERTED = re.compile(r"\s*(?:(?<![=<-])(?:&|\b[12])?>{1,2}\s{0,4}(?:&\d|[\w./~@+$-]{1,400})|(?<!&)&\s*\Z)")
+_BACKGROUND = re.compile(r"^\s*nohup\s+")
 MAX_FAILING_LINES: Final = 3
 
 _COUNTS = re.compile(r"\b(?:[1-9]\d* pass|0 \w+|all (?:tests|checks))", re.IGNORECASE)
@@ -69,12 +89,14 @@ _PUSH = re.compile(
 
 def checks_in(command: str) -> list[str]:
     """Return the steps of a command that check the work, without directories, filters and comments, each once."""
-    kept = [
-        readable(_unfiltered(step).replace("2>&1", ""))
-        for step in _steps_of(command)
-        if _CHECKS.search(step[:200]) and not _LOOKS.match(step) and not step.startswith("#")
-    ]
+    kept = [readable(_DIVERTED.sub("", _BACKGROUND.sub("", _unfiltered(step)))) for step in _checking_steps(command)]
     return list(dict.fromkeys(filter(None, kept)))
+
+
+def _checking_steps(command: str) -> Iterator[str]:
+    for step in _steps_of(command):
+        if _CHECKS.search(step[:200]) and not _LOOKS.match(step) and not step.startswith("#"):
+            yield step
 
 
 def _unfiltered(step: str) -> str:
@@ -83,7 +105,12 @@ def _unfiltered(step: str) -> str:
     return step if found is None else found[0]
 
 
-_NARROWING = re.compile(r"-(?:run|k|t|m)|--?(?:filter|grep|testNamePattern|test-name-pattern|only|select|run)(?:=.*)?")
+_NARROWING = re.compile(
+    r"-(?:run|k|t|m)|--?(?:filter|grep|testNamePattern|test-name-pattern|only|select|run|ignore|ignore-glob|deselect"
+    r"|exclude|skip|lib|short|workspace|package|project|changed|lf|last-failed|shard|chdir|Dtest)(?:=.*)?"
+)
+_FLAG = re.compile(r"--?(?:lib|short|changed|lf|last-failed)")
+"""It has no value."""
 _ECHOED = re.compile(r"^(?:\[[^\]\n]{1,60}\] )?[$>] (\S[^\n]{0,400})$", re.MULTILINE)
 """A runner's output names the commands that it runs."""
 
@@ -108,9 +135,10 @@ def _is_in(target: str, directory: str) -> bool:
 
 def _parts(command: str) -> tuple[str, frozenset[str], list[str]]:
     """Return program and subcommand, the options that choose among the tests, with their values, and the targets."""
-    words = [word for word in command.split() if "=" not in word or word.startswith("-")]
+    all_words = command.split()
+    words = [word for word in all_words if "=" not in word or word.startswith("-")]
     size = 3 if words[1:2] in (["run"], ["exec"]) else 2 if _has_subcommand(words) else 1
-    options: set[str] = set()
+    options = set(takewhile(lambda word: "=" in word and not word.startswith("-"), all_words))
     targets: list[str] = []
     is_value = False
     for word in words[size:]:
@@ -118,7 +146,7 @@ def _parts(command: str) -> tuple[str, frozenset[str], list[str]]:
             options.add(word)
             is_value = False
         elif word.startswith("-"):
-            is_value = _NARROWING.fullmatch(word) is not None and "=" not in word
+            is_value = _NARROWING.fullmatch(word) is not None and "=" not in word and not _FLAG.fullmatch(word)
             options |= {word} if _NARROWING.fullmatch(word) else set()
         elif not word.startswith("'"):
             targets.append(word)
@@ -141,25 +169,32 @@ def outcome_of(text: str, *, has_failed: bool, is_filtered: bool = False) -> Out
     Args:
         text: The output.
         has_failed: The result is marked as failed, or its exit status says so.
-        is_filtered: The command pipes the output through a filter, so that silence means nothing.
+        is_filtered: The output goes to a filter or a file, so that silence means nothing.
     """
     if _ABORTED.search(text[-MAX_END_CHARS:]):
         return "ran"
     if has_failed:
         return "fails"
-    if _FAILED.search(text):
+    shares = [(int(some), int(most)) for some, most in _SHARE.findall(text)]
+    if _FAILED.search(text) or any(some < most for some, most in shares):
         return "fails"
-    if any(error_lines(text)):
+    if any(error_lines(text)) or _UNFINISHED.search(text):
         return "ran"
-    if _PASSED.search(text):
+    if _PASSED.search(text) or any(some for some, _ in shares):
         return "passes"
     is_silent = not text.strip() or _SILENT.fullmatch(text) is not None
     return "passes" if is_silent and not is_filtered else "ran"
 
 
 def is_filtered(command: str) -> bool:
-    """Return whether a command pipes its output to a program that may keep all of it back."""
-    return _FILTER.search(_UNQUOTED.sub("''", command)) is not None
+    """Return whether a command keeps the output of a check back, by a pipe or a file, or does not wait for it."""
+    bare = [_UNQUOTED.sub("''", step) for step in _checking_steps(command)]
+    return any(_FILTER.search(step) or _BACKGROUND.match(step) or _is_diverted(step) for step in bare)
+
+
+def _is_diverted(step: str) -> bool:
+    found = (match[0].strip() for match in _DIVERTED.finditer(step))
+    return any(not one.startswith(("2>", ">&")) for one in found)
 
 
 def failing_lines(text: str) -> list[str]:
@@ -225,7 +260,7 @@ def entered_first(command: str) -> str:
 
 def _steps_of(command: str) -> list[str]:
     """Return the steps of a command, without here-documents; a separator in quotes separates nothing."""
-    text = _QUOTED.sub("''", command[:MAX_COMMAND_CHARS])
+    text = _QUOTED.sub(lambda found: f"''{found['rest'] or ''}", command[:MAX_COMMAND_CHARS])
     quoted = [match.span() for match in _UNQUOTED.finditer(text)]
     steps: list[str] = []
     start = 0
