@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from strands import Agent, ModelRetryStrategy, tool
 from strands.agent.conversation_manager import ConversationManager
 from strands.hooks import MessageAddedEvent
-from strands.session import SnapshotSessionManager
+from strands.session import FileSessionManager, SnapshotSessionManager
 from strands.storage import LocalFileStorage
 from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
 from strands_model import ScriptedModel, call
@@ -855,3 +855,38 @@ def check_kept(workspace: Any, manager: ConversationManager, agent: Agent, kept:
         seam = [message["role"] for message in kept[manager.removed_message_count - 1 :][:2]]
         if has_head and seam != ["user", "user"]:  # as the agent had them itself
             assert [message["role"] for message in history(agent)[:2]] != ["user", "user"]
+
+
+@pytest.mark.parametrize("document", ["chat", "coding-agent"])
+async def test_a_session_whose_messages_are_all_in_the_head_overwrites_none_after_a_restart(
+    document: str, tmp_path: Path
+) -> None:
+    is_down = False
+
+    def answer(messages: list[Message]) -> Any:
+        if not is_down:
+            return "fine " * 300
+        return ContextWindowOverflowException("too long") if len(messages) > 1 else ConnectionError("down")
+
+    def started() -> Agent:
+        manager = DocumentConversationManager(document, workspace=unsynced(tmp_path / "w"), session_id=SESSION)
+        sessions = FileSessionManager(session_id=SESSION, storage_dir=str(tmp_path / "strands"))
+        return agent_with(manager, answer, config={"context_window_limit": 4_000}, session_manager=sessions)
+
+    asked = [f"request {number} {'about the build ' * 40}" for number in range(3)]
+    agent = started()
+    for text in asked:
+        await agent.invoke_async(text)
+    is_down = True
+    with pytest.raises(ConnectionError):
+        await agent.invoke_async("the failed request")
+    assert len(agent.messages) == 1
+    is_down = False
+    for text in ("the next request", "the last request"):
+        agent = started()
+        await agent.invoke_async(text)
+    stored = [json.loads(path.read_text("utf-8"))["message"] for path in tmp_path.rglob("message_*.json")]
+    kept = {text for text in texts(stored) if "request" in text}
+    assert kept == {*asked, "the failed request", "the next request", "the last request"}
+    seen = "\n".join(texts([*await archived(unsynced(tmp_path / "w")), *history(agent)]))
+    assert all(text in seen for text in kept)

@@ -367,13 +367,24 @@ class FollowedHistory:
         self.window, self._known = None, []
         return self.shown.history()
 
+    @property
+    def is_head_alone(self) -> bool:
+        """Whether the only message of the agent's shares the last one of the head."""
+        return self.shown.taken > 0 and len(self._known) == len(self.shown.head)
+
     def to_json(self) -> dict[str, Any]:
-        """Return the state that another process needs, as a JSON object, but for bytes in messages."""
-        held, head = self.held, self.shown.head
+        """Return the state that another process needs, as a JSON object, but for bytes in messages.
+
+        If the head is alone, it is without the agent's message: that comes behind it, and shares it again later.
+        """
+        held, shown = self.held, self.shown
+        if self.is_head_alone:
+            shown = shown_as(held, shown, opening=shown.opening)
+        head = shown.head
         return {
             "head": [[kind, native] for kind, native in held.head],
-            "taken": [native for one in head[-1:] for _, native in one.parts[-1:]] if self.shown.taken else [],
-            "opening": self.shown.opening,
+            "taken": [native for one in head[-1:] for _, native in one.parts[-1:]] if shown.taken else [],
+            "opening": shown.opening,
             "keys": [durable_key(one.message) for one in head],
             "first": held.first,
             "pins": list(held.pins),
