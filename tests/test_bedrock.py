@@ -221,6 +221,22 @@ def test_bytes_anywhere_in_a_message_are_spelled_as_strands_spells_them(value: A
     assert BEDROCK.from_json(BEDROCK.to_json(message)) == message
 
 
+@pytest.mark.parametrize("spelled", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_json_lacks_comes_back(spelled: str) -> None:
+    message = user({"toolUse": {"toolUseId": "t", "name": "f", "input": {"x": [float(spelled), 1.5]}}})
+    written = spell(BEDROCK.to_json(message))
+    assert f'"x":[{{"__number_encoded__":"{spelled}"}},1.5]' in written
+    found = BEDROCK.from_json(parse(written))
+    assert repr(found) == repr(message)
+    assert spelled in BEDROCK.view(message).calls[0].arguments
+
+
+@pytest.mark.parametrize("value", [{"__number_encoded__": "1"}, {"__number_encoded__": "NaN", "more": 1}])
+def test_an_object_that_only_looks_like_such_a_number_stays_as_it_is(value: object) -> None:
+    message = user({"toolUse": {"toolUseId": "t", "name": "f", "input": {"x": value}}})
+    assert BEDROCK.from_json(parse(spell(BEDROCK.to_json(message)))) == message
+
+
 def test_a_message_without_bytes_is_not_copied_for_its_json_form() -> None:
     message = user(tool_result([{"text": "x"}]))
     assert BEDROCK.to_json(message)["content"] is message["content"]

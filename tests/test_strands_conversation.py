@@ -593,6 +593,20 @@ async def test_a_prompt_of_ones_own_instructs_the_agents_model(tmp_path: Path) -
     assert "message 0" in model.prompts[0][1]
 
 
+@pytest.mark.parametrize("make", [SlidingWindowConversationManager, SummarizingConversationManager])
+async def test_a_call_with_a_number_that_json_lacks_is_archived(make: Any, tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    manager = make(workspace=workspace, session_id=SESSION)
+    agent = agent_with(manager, [call("lookup", {"n": float("nan")}, "c1")], "fine", tools=[lookup])
+    await agent.invoke_async("look")
+    for number in range(12):
+        await agent.invoke_async(f"message {number}")
+    manager.reduce_context(agent)
+    messages = [dialect_named(DIALECT).from_json(message) for message in await archived(workspace)]
+    calls = [block["toolUse"] for message in messages for block in message["content"] if "toolUse" in block]
+    assert [repr(one["input"]) for one in calls] == ["{'n': nan}"]
+
+
 @pytest.mark.parametrize("answer", ["The port is 8080 [transcript.md:2].", json.dumps(FIELDS)])
 async def test_an_agent_of_ones_own_writes_the_summary_and_keeps_its_own_history(answer: str, tmp_path: Path) -> None:
     writer_model = ScriptedModel([answer])

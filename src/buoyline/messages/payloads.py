@@ -6,6 +6,7 @@ payload is taken out only if its base64 is canonical; otherwise putting it back 
 """
 
 import base64
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -21,14 +22,19 @@ from buoyline.messages.model import Base64
 
 BYTES_MARK: Final = "__bytes_encoded__"
 
+NUMBER_MARK: Final = "__number_encoded__"
+"""Key of a number that JSON lacks: Python's `json`, with which models' arguments are read, takes ``NaN`` for one."""
+
+_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")
+
 
 def encode_bytes(value: Any) -> Any:
-    """Return *value* with all bytes in it spelled; *value* itself if it holds none."""
+    """Return *value* with all bytes, and numbers that JSON lacks, spelled; *value* itself if it holds none."""
     return _with_changes(value, _encoded)
 
 
 def decode_bytes(value: Any) -> Any:
-    """Undo `encode_bytes`; an object with the mark but without base64 stays as it is."""
+    """Undo `encode_bytes`; an object with a mark but without base64, or such a number, stays as it is."""
     return _with_changes(value, _bytes_or_value)
 
 
@@ -41,12 +47,16 @@ def encoded_payload(value: object) -> str | None:
 
 
 def _encoded(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return {NUMBER_MARK: "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
     if not isinstance(value, (bytes, bytearray)):
         return value
     return {BYTES_MARK: True, "data": base64.b64encode(value).decode("ascii")}
 
 
 def _bytes_or_value(value: object) -> object:
+    if is_object(value) and len(value) == 1 and value.get(NUMBER_MARK) in _NUMBERS:
+        return float(value[NUMBER_MARK])
     spelled = encoded_payload(value)
     if spelled is None:
         return value
