@@ -593,6 +593,27 @@ async def test_a_prompt_of_ones_own_instructs_the_agents_model(tmp_path: Path) -
     assert "message 0" in model.prompts[0][1]
 
 
+@pytest.mark.parametrize("words", [30, 200, 1_000])
+async def test_the_request_stays_if_its_own_calls_overflow(words: int, tmp_path: Path) -> None:
+    calls = 0
+
+    def answer(_: list[Message]) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 14:
+            return ContextWindowOverflowException("too long")
+        return [call("lookup", {"n": calls}, f"c{calls}")] if calls < 14 else "fine"
+
+    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), summarizer="extractive")
+    agent = agent_with(manager, answer, config={"context_window_limit": 8_000}, tools=[lookup])
+    await agent.invoke_async(f"REQUEST: look them up {'one by one ' * words}")
+    asked = model_of(agent).requests[-1]
+    assert len(asked) < 27
+    assert asked[0]["role"] == "user"
+    assert "REQUEST" in texts(asked)[0]
+    assert all(one["role"] != other["role"] for one, other in pairwise(asked))
+
+
 @pytest.mark.parametrize("make", [SlidingWindowConversationManager, SummarizingConversationManager])
 async def test_a_call_with_a_number_that_json_lacks_is_archived(make: Any, tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)

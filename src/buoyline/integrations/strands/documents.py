@@ -112,7 +112,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that another process needs, as a JSON object, but for bytes in messages."""
-        state = {**super().get_state(), "context": self._followed.to_json()}
+        state: dict[str, Any] = {**super().get_state(), "context": self._followed.to_json()}
         # If no message is behind those that were removed, Strands numbers the next ones from 0, over the first ones.
         state["removed_message_count"] -= self._followed.is_head_alone
         return state

@@ -80,6 +80,14 @@ def _ids(message: NativeMessage, kind: str) -> frozenset[str] | None:
     return frozenset(found) if found else None
 
 
+def newest_request(messages: Sequence[NativeMessage]) -> int | None:
+    """Return the position of the last message of the user that answers no call; None if there is none."""
+    for at in range(len(messages) - 1, -1, -1):
+        if messages[at]["role"] == "user" and _ids(messages[at], "toolResult") is None:
+            return at
+    return None
+
+
 def pinned(messages: Sequence[NativeMessage], keys: Collection[Key]) -> list[bool]:
     """Return whether each message is pinned: by Strands' own flag, by *keys*, or as the other half of a pair.
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from strands.agent.conversation_manager import ProactiveCompressionConfig
@@ -20,7 +20,17 @@ from buoyline.errors import ConfigError
 from buoyline.integrations.strands.callbacks import guarded_summarizer
 from buoyline.integrations.strands.conversation import FAILURES, LEAST_GAIN, WorkspaceConversationManager
 from buoyline.integrations.strands.followed import AgentWindow, FollowedHistory
-from buoyline.integrations.strands.history import Key, NativeMessage, cuts, durable_key, history_of, key_of, pinned
+from buoyline.integrations.strands.history import (
+    Key,
+    NativeMessage,
+    cuts,
+    durable_key,
+    history_of,
+    key_of,
+    newest_request,
+    pinned,
+)
+from buoyline.integrations.strands.projection import Projection
 from buoyline.integrations.strands.summarizers import AgentSummarizer, StrandsModelSummarizer
 from buoyline.offloader import Offloader
 from buoyline.tokens import Prices, TokenCounter
@@ -34,88 +44,6 @@ if TYPE_CHECKING:
     from strands.types.content import Message
 
 logger = logging.getLogger(__name__)
-
-_LEAST_SCALE: Final = 0.25
-_MOST_SCALE: Final = 4.0
-"""A provider's number beyond these is that of something else. One request must not decide about all others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """The tokens of the next model call, also right after a history became smaller.
-
-    Strands adds new messages to the usage at the last answer. That usage is of the context as it was: after an eviction
-    it is too high, and the history would be compacted again and again for nothing.
-
-    Attributes:
-        stale: Id of the answer whose usage is of an earlier context; None if the newest usage counts.
-        scale: Provider's tokens for one of ours.
-    """
-
-    stale: str | None = None
-    scale: float = 1.0
-
-    def tokens(self, messages: Sequence[NativeMessage], projected: int | None, counted: int) -> int:
-        """Return the tokens of the next call.
-
-        A usage without input is ignored: Strands takes it as its baseline, and would count only the new messages.
-
-        Args:
-            messages: The history.
-            projected: Strands' number; None if it has none.
-            counted: Our own count of the request.
-        """
-        if projected is None:
-            return counted
-        answer = _last_answer(messages)
-        if answer is not None and not _has_input(messages[answer]["metadata"]["usage"]):
-            return max(projected, int(self.scale * counted))
-        if answer is None or key_of(messages[answer]) != self.stale:
-            return projected
-        return min(projected, int(self.scale * counted))
-
-    def outdated(self, messages: Sequence[NativeMessage], cut: int, counts: Sequence[int], fixed: int) -> "Projection":
-        """Return the projection after an eviction, or after results became smaller.
-
-        Args:
-            messages: The history before.
-            cut: How many of the oldest are evicted.
-            counts: Our own count of each message.
-            fixed: Our own count of system prompt and tools.
-        """
-        answer = _last_answer(messages)
-        if answer is None or not _has_input(messages[answer]["metadata"]["usage"]):
-            return Projection(None, self.scale)
-        scale, key = self.scale, durable_key(messages[answer])
-        if key != self.stale:
-            ratio = _total(messages[answer]["metadata"]["usage"]) / max(fixed + sum(counts[: answer + 1]), 1)
-            scale = min(max(ratio, _LEAST_SCALE), _MOST_SCALE)
-        return Projection(key if answer >= cut else None, scale)
-
-
-def _last_answer(messages: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the position of the last answer with a usage."""
-    for position in range(len(messages) - 1, -1, -1):
-        metadata: Mapping[str, Any] = messages[position].get("metadata") or {}
-        if messages[position].get("role") == "assistant" and metadata.get("usage"):
-            return position
-    return None
-
-
-def _has_input(usage: Mapping[str, Any]) -> bool:
-    names = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
-    return any(int(usage.get(name) or 0) > 0 for name in names)
-
-
-def _total(usage: Mapping[str, Any]) -> int:
-    """Return the tokens of a request and its answer.
-
-    Source: Strands' own reading. Cached tokens are added unless input and output are the total already.
-    """
-    taken = int(usage["inputTokens"]) + int(usage["outputTokens"])
-    if taken == usage.get("totalTokens"):
-        return taken
-    return taken + int(usage.get("cacheReadInputTokens") or 0) + int(usage.get("cacheWriteInputTokens") or 0)
 
 
 class CutConversationManager(WorkspaceConversationManager):
@@ -596,6 +524,11 @@ class SummarizingConversationManager(CutConversationManager):
         window = self._followed.window
         return self._followed.held.summary if window is None else window.summary
 
+    @property
+    def _has_summary(self) -> bool:
+        """Whether the history has one, of ours or of Strands' own manager."""
+        return self.summary is not None or self._foreign is not None
+
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
         if not self._is_writing:  # a summarization agent that has this very manager
             await super()._before_model_call(event)
@@ -627,12 +560,14 @@ class SummarizingConversationManager(CutConversationManager):
         try:
             await self._recover_with_summary(agent, gain)
         except ContextWindowOverflowException:
-            if self.summary is not None or self._foreign is not None:
+            if self._has_summary:
                 raise
             await self._drop(agent, gain)
 
     async def _drop(self, agent: "Agent", gain: float) -> None:
         """Archive the oldest messages and put nothing in their place: any summary would be larger.
+
+        If the newest request is among them, it stays as a pin: otherwise the history would begin with the agent's call.
 
         Raises:
             ContextWindowOverflowException: Less than a tenth of the tokens may be removed.
@@ -641,12 +576,18 @@ class SummarizingConversationManager(CutConversationManager):
         messages, counts = (list(history_of(agent)), [entry.tokens for entry in window.entries])
         flags = self._pin(messages)
         free = [0 if flag else count for count, flag in zip(counts, flags, strict=True)]
-        places = cuts(messages, len(messages) - self.preserve_recent_messages, follows_user=False)
-        won = {cut: sum(free[:cut]) for _, cut in places}
-        enough = [cut for cut in won if won[cut] >= max(int(gain * sum(counts)), 1)]
-        cut = min(enough) if enough else max(won, default=0)
-        if won.get(cut, 0) < max(int(LEAST_GAIN * sum(counts)), 1):
+        most, request = len(messages) - self.preserve_recent_messages, newest_request(messages)
+        won = {(cut, False): sum(free[:cut]) for bad, cut in cuts(messages, most, follows_user=False) if not bad}
+        if request is not None:
+            for bad, cut in cuts(messages, most, follows_user=True):
+                if cut > request and not bad:
+                    won[cut, True] = sum(free[:cut]) - free[request]
+        enough = [place for place in won if won[place] >= max(int(gain * sum(counts)), 1)]
+        cut, keeps_request = min(enough) if enough else max(won, key=lambda place: won[place], default=(0, False))
+        if won.get((cut, keeps_request), 0) < max(int(LEAST_GAIN * sum(counts)), 1):
             raise ContextWindowOverflowException(_INSUFFICIENT)
+        if keeps_request and request is not None:
+            self._pinned.add(durable_key(messages[request]))
         await self._evict(agent, cut, is_silent=True)
 
     async def _recover_with_summary(self, agent: "Agent", gain: float) -> None:
@@ -698,6 +639,9 @@ class SummarizingConversationManager(CutConversationManager):
         draft = await self._draft(agent, window, eviction, limit)
         if limit is not None and window.message_tokens(draft.summary.text) > limit:
             raise ContextWindowOverflowException("the summary of the oldest messages is no smaller than they are")
+        says_nothing = not any(draft.summary.draft.fields.values())
+        if limit is not None and says_nothing and not self._has_summary:
+            raise ContextWindowOverflowException("there is room for a summary of the oldest messages that says nothing")
         await window.show(draft, eviction)
 
     async def _draft(self, agent: "Agent", window: AgentWindow, eviction: Eviction, limit: int | None) -> Ready:
