@@ -1009,6 +1009,75 @@ def test_rows_of_what_a_command_posted_come_behind_rows_that_were_read() -> None
     assert "bash: id" not in text
 
 
+# Plans whose items are easily mistaken for done.
+
+PLAN = said(
+    "assistant",
+    "Plan:\n1. Fix the login bug in session.py\n2. Add a logout button to the header\n3. Write docs for the REST API",
+)
+
+
+def ticks_after(*texts: str) -> list[bool]:
+    talk = [said("user", "go"), PLAN, *(said("assistant", text) for text in texts)]
+    return [item.is_done for item in state_of(*talk).plan]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Still open:\n- Add a logout button to the header\n- Write docs for the REST API",
+        "## Remaining\nAdd a logout button to the header",
+        "I start with: Fix the login bug in session.py",
+        "Add a logout button to the header: not done, blocked by the design",
+        "PR #2 by Karl was completed yesterday.",
+        "Issue #2 of the tracker was fixed upstream.",
+        "Item 1 should be fixed first.",
+        "Item 2 can be done after 1.",
+        "I found this:\n1. Fixed the import in the test helper\n2. Resolved a race in the worker",
+    ],
+)
+def test_an_item_that_is_only_mentioned_is_not_done(text: str) -> None:
+    assert ticks_after(text) == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Done:\n- Fix the login bug in session.py",
+        "Fix the login bug in session.py: done",
+        "I fixed item 1.",
+        "Item 1 is done.",
+        "1. Fixed the login bug",
+        "#1 is finished.",
+        "✅ Fix the login bug in session.py",
+        "## Fix the login bug in session.py\nFixed the expiry check.",
+    ],
+)
+def test_an_item_that_is_reported_as_done_is_done(text: str) -> None:
+    assert ticks_after(text) == [True, False, False]
+
+
+def test_a_call_that_failed_sets_no_plan() -> None:
+    def todo(call_id: str, status: str, answer: str) -> list[dict[str, Any]]:
+        items = [{"content": "Migrate the database", "status": status}, {"content": "Deploy", "status": status}]
+        return [called(call_id, "TodoWrite", todos=items), answered(call_id, answer)]
+
+    state = state_of(*todo("1", "pending", "Saved."), *todo("2", "completed", "Error: InputValidationError: no id"))
+    assert [item.status for item in state.plan] == ["pending", "pending"]
+
+
+def test_a_plan_may_be_json_in_a_text() -> None:
+    items = json.dumps([{"step": "Port the lexer", "status": "in_progress"}])
+    (item,) = state_of(called("1", "update_plan", plan=items), answered("1", "ok")).plan
+    assert (item.text, item.status) == ("Port the lexer", "in_progress")
+
+
+@pytest.mark.parametrize("mark", ["~", "-", ">", "/", " "])
+def test_a_box_with_another_mark_is_open(mark: str) -> None:
+    state = state_of(said("assistant", f"- [x] Port the parser\n- [{mark}] Port the lexer"))
+    assert [(item.text, item.is_done) for item in state.plan] == [("Port the parser", True), ("Port the lexer", False)]
+
+
 # Outcomes that are easily mistaken.
 
 

@@ -11,7 +11,7 @@ from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
 from buoyline.compression.extractive.phrases import asks
 from buoyline.compression.extractive.speech import is_made_by_machine, letters_of, list_in, tasks_of
 from buoyline.compression.extractive.steps import Step
-from buoyline.compression.identifiers import readable
+from buoyline.compression.identifiers import LIST_MARK, readable
 from buoyline.compression.summary import SourceMessage
 from buoyline.compression.work_state import MAX_ITEMS, MAX_TEXT_CHARS, PlanItem
 from buoyline.messages.jsonl import is_object
@@ -42,15 +42,18 @@ _ID_KEYS: Final = ("taskid", "id", "todoid", "itemid", "key")
 _DONE_STATUS: Final = frozenset({"completed", "complete", "done", "closed", "cancelled", "deleted"})
 
 _ITEM = re.compile(r"^\s{0,8}(\d{1,2})[.)\u3001\uff0e]\s*(\S.*)$")
-_BOX = re.compile(r"^\s{0,8}(?:[-*+]|\d{1,2}[.)])\s+\[([ xX\u2713\u2714])\]\s+(\S.*)$")
+_BOX = re.compile(r"^\s{0,8}(?:[-*+]|\d{1,2}[.)])\s+\[([^\]\n])\]\s+(\S.*)$")
+_TICKS: Final = frozenset("xX\u2713\u2714\u2611\u2705")
 _PLAN_WORDS = re.compile(
     r"\b(?:plan|to-?dos?|next steps|n\u00e4chste schritte|aufgaben|\u00e9tapes|pasos)\b"
     r"|\u8ba1\u5212|\u8a08\u753b|\u5f85\u529e|\u624b\u9806",
     re.IGNORECASE,
 )
 _NUMBERED = re.compile(
-    r"(?:\b(?:items?|points?|tasks?|steps?|punkt|schritt|aufgabe|nr\.?|no\.?)\s{0,3}#?|#|\u7b2c|\u9805\u76ee|\u9879\u76ee"
-    r"|^\W{0,8})(\d{1,2})(?!\d|\.\d)(.{0,120})",
+    r"(?:\b(?:items?|points?|tasks?|steps?|punkt|schritt|aufgabe|nr\.?|no\.?)\s{0,3}#?"
+    r"|(?<!\bpr )(?<!pull request )(?<!issue )(?<!issues )(?<!\bmr )(?<!ticket )(?<!bug )(?<!\w)#"
+    r"|\u7b2c|\u9805\u76ee|\u9879\u76ee"
+    r"|(?P<bare>^\W{0,8}))(?P<number>\d{1,2})(?!\d|\.\d)(?P<words>.{0,120})",
     re.IGNORECASE | re.MULTILINE,
 )
 _SAYS_DONE = re.compile(
@@ -59,13 +62,38 @@ _SAYS_DONE = re.compile(
     r"|\u6e08\u307f|\u5bfe\u5fdc\u3057\u307e\u3057\u305f|[\u2705\u2713\u2714\u2611]",
     re.IGNORECASE,
 )
+_WORD = re.compile(r"[^\W\d_]{3,}|[\u3040-\u30ff\u3400-\u9fff]")
+_COMMON: Final = frozenset(
+    {
+        "the",
+        "and",
+        "for",
+        "with",
+        "that",
+        "this",
+        "was",
+        "are",
+        "has",
+        "have",
+        "been",
+        "der",
+        "die",
+        "das",
+        "und",
+        "mit",
+    }
+)
+_AHEAD = re.compile(
+    r"\b(?:open|remaining|to-?do|next|still|left|offen\w*|n\u00e4chste\w*)\b|[\u5f85\u672a\u6b21]", re.IGNORECASE
+)
 _VERB_BEFORE = re.compile(
     r"\b(?:fixed|done|completed|finished|implemented|addressed|resolved)(?: with)? ?$", re.IGNORECASE
 )
 _MAX_VERB_CHARS: Final = 30
 _SENTENCE_END = re.compile(r"[.!;](?:\s|$)|[\u3002\uff01\uff1b]")
 _SAYS_NOT = re.compile(
-    r"\b(?:not|isn't|hasn't|never|cannot|can't|to be|will be|once|until|nicht|noch|wird)\b"
+    r"\b(?:not|isn't|hasn't|never|cannot|can't|to be|will be|once|until|should|must|can|could|may|might"
+    r"|needs?|if|would|still|nicht|noch|wird|soll|sollte|muss|kann|wenn)\b"
     r"|\u672a|\u6ca1|\u8fd8|\u307e\u3060|\u3044\u306a\u3044|[?\uff1f]",
     re.IGNORECASE,
 )
@@ -75,6 +103,8 @@ def planned(plan: tuple[PlanItem, ...], step: Step, citations: LineFinder) -> tu
     """Return the plan after a call that sets it whole, adds an entry, or changes the status of one."""
     arguments, index = step.action.arguments, step.call.index
     if step.action.operation == "plan":
+        if step.has_failed:
+            return plan
         return tuple(
             PlanItem(_short(task.text), task.status, task.is_done, index, citations.of(step.call, task.text))
             for task in tasks_of(arguments)[:MAX_ITEMS]
@@ -132,20 +162,54 @@ def ticked(items: tuple[PlanItem, ...], source: SourceMessage) -> tuple[PlanItem
     if all(item.is_done for item in items):
         return items
     text = source.message.text
-    done = {found[1] for found in _NUMBERED.finditer(text) if _is_done(found[2]) or _was_done(text, found.start())}
-    begun = [_folded(line) for line in text.splitlines()] if not source.message.calls else []
+    named = [
+        (found["number"], found["words"] if found["bare"] is not None else None)
+        for found in _NUMBERED.finditer(text)
+        if _is_done(found["words"]) or _was_done(text, found.start())
+    ]
+    reported = list(_reported(text)) if not source.message.calls else []
     return tuple(
         replace(item, status=DONE, is_done=True, last=source.index)
-        if not item.is_done and (item.key in done or _is_reported(item, begun))
+        if not item.is_done and (_is_named(item, named) or _is_reported(item, reported))
         else item
         for item in items
     )
 
 
+def _is_named(item: PlanItem, named: Sequence[tuple[str, str | None]]) -> bool:
+    """Return whether the item's number is said to be done; in a list, only if the entry shares a word with the item."""
+    words = _words(item.text)
+    return any(item.key == number and (entry is None or words & _words(entry)) for number, entry in named)
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in _WORD.findall(text.lower()) if word not in _COMMON and not _SAYS_DONE.fullmatch(word)}
+
+
+def _reported(text: str) -> Iterator[str]:
+    """Yield the lines that say what is done: by their own words, by the line over their list, or as a section's title.
+
+    A report of a research agent repeats the item under a heading, and its findings follow.
+    """
+    is_done = is_section = False
+    for line in filter(str.strip, text.splitlines()):
+        says_not = _SAYS_NOT.search(line) is not None
+        says_done = _SAYS_DONE.search(line) is not None and not says_not
+        is_title = line.startswith("#")
+        if LIST_MARK.match(line) and not is_title:
+            counts = is_done
+        else:
+            counts = (is_title or is_section) and not _AHEAD.search(line)
+            is_done, is_section = says_done, is_title and counts
+        if says_done or (counts and not says_not):
+            yield _folded(line)
+
+
 def _is_done(words: str) -> bool:
     """Return whether the sentence behind a number says that it is done; the next number begins another."""
     after = _SENTENCE_END.split(words.lstrip(".) \u3001"), 1)[0]
-    own = _NUMBERED.split(after, 1)[0]
+    following = _NUMBERED.search(after)
+    own = after if following is None else after[: following.start()]
     return _SAYS_DONE.search(own) is not None and _SAYS_NOT.search(own) is None
 
 
@@ -184,7 +248,7 @@ def _items(
 
 def _in_boxes(text: str) -> Iterator[tuple[str, str, bool]]:
     for number, line in enumerate(filter(None, map(_BOX.match, text.splitlines())), 1):
-        yield str(number), line[2].strip(), line[1] != " "
+        yield str(number), line[2].strip(), line[1] in _TICKS
 
 
 def _in_numbers(text: str, *, needs_title: bool) -> Iterator[tuple[str, str, bool]]:
