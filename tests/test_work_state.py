@@ -1078,6 +1078,37 @@ def test_a_box_with_another_mark_is_open(mark: str) -> None:
     assert [(item.text, item.is_done) for item in state.plan] == [("Port the parser", True), ("Port the lexer", False)]
 
 
+# Answers.
+
+OFFER = said("assistant", "Which store do you want?\n\nA) The table\nB) The file")
+
+
+@pytest.mark.parametrize(
+    ("answer", "chosen"),
+    [
+        ("Use B, but keep the old one for a week.", ("B) The file",)),
+        ("A. And the timezone is Europe/Berlin.", ("A) The table",)),
+        ("B but keep a backup", ("B) The file",)),
+        ("the second", ("B) The file",)),
+        ("I take the first one, please", ("A) The table",)),
+        ("Sorry, I meant B", ("B) The file",)),
+        ("The second file is broken, and nobody knows why it was written there in the first place.", ()),
+    ],
+)
+def test_an_answer_names_its_option_in_many_ways(answer: str, chosen: tuple[str, ...]) -> None:
+    (question,) = state_of(said("user", "go"), OFFER, said("user", answer)).questions
+    assert (question.answer, question.chosen) == (answer, chosen)
+
+
+def test_a_question_in_return_answers_nothing() -> None:
+    talk = [said("user", "go"), OFFER, said("user", "Which file would that be?")]
+    assert [one.answer for one in state_of(*talk).questions] == [""]
+    talk += [said("assistant", "It is store.json."), said("user", "B then")]
+    (question,) = state_of(*talk).questions
+    assert question.text == "Which store do you want?"
+    assert question.answer == "B then"
+
+
 # Outcomes that are easily mistaken.
 
 

@@ -9,13 +9,16 @@ from buoyline.compression.extractive.lines import LineFinder, merged_pointers
 from buoyline.compression.extractive.phrases import asks, leads_in
 from buoyline.compression.extractive.speech import is_made_by_machine, list_in, plain_text, split_closing
 from buoyline.compression.extractive.steps import Step
-from buoyline.compression.identifiers import readable
+from buoyline.compression.identifiers import readable, sentences
 from buoyline.compression.summary import SourceMessage
 from buoyline.compression.work_state import MAX_OPTIONS, MAX_QUESTIONS, MAX_TEXT_CHARS, QuestionState
 from buoyline.messages.jsonl import is_object
 
 MAX_ANSWER_CHARS: Final = 2_000
 """A longer message of a user was pasted and answers nothing by itself."""
+
+MAX_ORDINAL_CHARS: Final = 60
+"""A longer answer may count something else."""
 
 MAX_END_LINES: Final = 40
 """Options are at the end of a message."""
@@ -33,8 +36,14 @@ _WHICH = re.compile(
 )
 _NAMES = re.compile(
     r"^\W{0,4}(?:(?:ok(?:ay)?|yes|let's go with|go with|option|variante|choose|take|use|\u9009\u62e9?)[ ,:]{0,2}){0,3}"
-    r"\(?([A-Za-z]|\d{1,2})(?:[).:,\u3001\u3002\uff0c\uff0e]|\s*$|\s+(?:and|und|&|\+)\s)",
+    r"\(?([A-Za-z]|\d{1,2})(?:[).:,\u3001\u3002\uff0c\uff0e]|\s*$|\s+(?:and|und|but|aber|&|\+)\s)"
+    r"|^\W{0,4}(?:(?:sorry|no|nein|actually|i (?:meant|mean|take)|ich (?:meine|nehme))[ ,:]{1,3}){1,3}"
+    r"\(?([A-Za-z]|\d{1,2})(?=\W{0,3}$)",
     re.IGNORECASE | re.MULTILINE,
+)
+_ORDINAL = re.compile(
+    r"^\W{0,4}(?:\w+ ){0,3}?(?:the|der|die|das|den) (?:(first|erste\w?)|(second|zweite\w?)|(third|dritte\w?))\b",
+    re.IGNORECASE,
 )
 
 
@@ -113,10 +122,16 @@ def asked_in(source: SourceMessage, citations: LineFinder) -> list[QuestionState
     return [QuestionState(found.text, source.index, found.options, pointers=merged_pointers(places))]
 
 
+def asks_back(source: SourceMessage) -> bool:
+    """Return whether a message of the user holds nothing but questions: it answers none."""
+    said = list(sentences(source.message.text))
+    return bool(said) and all(map(asks, said))
+
+
 def answered(questions: Sequence[QuestionState], source: SourceMessage, citations: LineFinder) -> list[QuestionState]:
     """Return *questions*, of which the user's message answers the open ones."""
     text = source.message.text.strip()
-    if not text or is_made_by_machine(text):
+    if not text or is_made_by_machine(text) or asks_back(source):
         return list(questions)
     said = text if len(text) <= MAX_ANSWER_CHARS else text[:MAX_TEXT_CHARS]
     places = citations.of(source, _short(said))
@@ -148,7 +163,12 @@ def _answered_by(question: QuestionState, step: Step) -> QuestionState:
 
 def _chosen(options: Sequence[str], answer: str) -> tuple[str, ...]:
     """Return the options that *answer* names by letter or number, or word for word."""
-    named = {found[1].lower() for found in _NAMES.finditer(answer)} if len(answer) <= MAX_TEXT_CHARS else set[str]()
+    named = set[str]()
+    if len(answer) <= MAX_TEXT_CHARS:
+        named = {(found[1] or found[2]).lower() for found in _NAMES.finditer(answer)}
+    if not named and len(answer) <= MAX_ORDINAL_CHARS and (ordinal := _ORDINAL.match(answer)) is not None:
+        place = next(number for number, said in enumerate(ordinal.groups()) if said)
+        return tuple(options[place : place + 1])
     labelled = [(match[1].lower() if (match := _OPTION.match(option)) else "", option) for option in options]
     found = tuple(option for label, option in labelled if label and label in named)
     said = readable(answer).lower().strip(" .")

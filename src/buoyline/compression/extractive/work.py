@@ -30,7 +30,7 @@ from buoyline.compression.extractive.file_names import known_name
 from buoyline.compression.extractive.lines import LineFinder, merged_pointers
 from buoyline.compression.extractive.pending_calls import ended_by, is_running, started_by, still_waiting
 from buoyline.compression.extractive.plans import is_over, plan_in, planned, request_in, ticked
-from buoyline.compression.extractive.questions import answered, asked_by, asked_in
+from buoyline.compression.extractive.questions import answered, asked_by, asked_in, asks_back
 from buoyline.compression.extractive.speech import changes_something, patched_files
 from buoyline.compression.extractive.steps import Step, steps
 from buoyline.compression.extractive.text_protocol import with_calls
@@ -110,6 +110,7 @@ class _Progress:
         self._questions = list(state.questions)
         self._has_used_git, self._has_tool_plan = state.has_used_git, state.has_tool_plan
         self._directory = state.directory
+        self._is_asked_back = False
         self._asked = "\n".join(one for asked in state.questions[-1:] for one in (*asked.options, asked.text))
 
     def hear(self, source: SourceMessage) -> None:
@@ -124,6 +125,7 @@ class _Progress:
         if request := request_in(source, self._asked, self._citations):
             self._requested = request
         self._questions = answered(self._questions, source, self._citations)
+        self._is_asked_back = asks_back(source)
         self._asked = ""
 
     def read(self, source: SourceMessage, *, is_next: bool) -> None:
@@ -139,8 +141,9 @@ class _Progress:
             self._plan = ticked(self._plan, source)
             self._plan = plan_in(source, self._citations) or self._plan
         self._requested = ticked(self._requested, source)
-        # The agent went on without an answer to its question.
-        self._questions = [one for one in self._questions if one.answer or one.key]
+        if not self._is_asked_back:  # else the agent went on without an answer to its question
+            self._questions = [one for one in self._questions if one.answer or one.key]
+        self._is_asked_back = False
         self._asked = source.message.text
         if not source.message.calls and not any(not one.answer for one in self._questions):
             self._questions += asked_in(source, self._citations)
