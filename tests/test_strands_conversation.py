@@ -1170,6 +1170,26 @@ def restarted_with_ours(tmp_path: Path, workspace: LocalWorkspace) -> Agent:
     return restarted(tmp_path, SummarizingConversationManager(0.5, 2, workspace=workspace))
 
 
+def test_a_copied_history_loses_no_message_in_a_restarted_agent(tmp_path: Path) -> None:
+    workspace, asked = LocalWorkspace(tmp_path / "w"), [f"question {number}" for number in range(12)]
+
+    def started() -> Agent:
+        manager = SlidingWindowConversationManager(5, workspace=workspace)
+        return restarted(tmp_path, manager, lambda messages: f"answer to {messages[-1]['content'][-1]['text']}")
+
+    agent = started()
+    for number, question in enumerate(asked):
+        agent(question)
+        if number in {3, 7}:
+            agent.messages[:] = cast("Any", [said(one["role"], one["content"][0]["text"]) for one in history(agent)])
+        if number in {4, 8}:
+            agent = started()
+    seen = texts([*asyncio.run(archived(workspace, "release")), *history(agent)])
+    assert [text for text in seen if "question" in text and "answer" not in text] == asked
+    assert [text for text in seen if "answer to" in text] == [f"answer to {question}" for question in asked]
+    assert sum("no longer in the context" in text for text in seen) == 1
+
+
 def test_results_that_became_stubs_are_stubs_again_in_a_restarted_agent(tmp_path: Path) -> None:
     @tool
     def lookup(n: int) -> str:

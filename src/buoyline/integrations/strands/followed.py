@@ -426,10 +426,14 @@ class FollowedHistory:
         return window
 
     def _still_leading(self, history: Sequence[NativeMessage]) -> Sequence[LeadingMessage]:
-        """Return the messages of the head that are still at the beginning of *history*, with the same content."""
-        head = self.shown.head
+        """Return the messages of the head that are still at the beginning of *history*, with the same content.
+
+        A summary and a notice need no id: nobody else writes them, and a copy of a history has new ids.
+        """
+        head, kinds = self.shown.head, [kind for kind, _ in self.held.head]
         same = [
-            _id_of(one.message) == _id_of(message) and one.message["content"] == message.get("content")
+            one.message["content"] == message.get("content")
+            and (_id_of(one.message) == _id_of(message) or all(at >= 0 and kinds[at] in _OURS for at, _ in one.parts))
             for one, message in zip(head, history, strict=False)
         ]
         return head[: (*same, False).index(False)]
