@@ -158,7 +158,10 @@ class Reader:
                 found.append(" ".join(words))
         is_kept_back = re.search(r"\|\s*(?:grep|awk|sed|wc|jq|sort|cut)\b", command) is not None
         self._note(found, text, place, has_failed=has_failed, is_kept_back=is_kept_back)
-        self.commits.update(dict.fromkeys(COMMITTED.findall(text)) if "commit" in command else {})
+        if "commit" in command and (made := COMMITTED.findall(text)):
+            if "--amend" in command and self.commits:
+                self.commits.popitem()  # the new one replaces it
+            self.commits.update(dict.fromkeys(made))
 
     def _note(self, checks: Sequence[str], text: str, directory: str, *, has_failed: bool, is_kept_back: bool) -> None:
         if not checks:

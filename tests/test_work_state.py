@@ -1078,6 +1078,31 @@ def test_a_box_with_another_mark_is_open(mark: str) -> None:
     assert [(item.text, item.is_done) for item in state.plan] == [("Port the parser", True), ("Port the lexer", False)]
 
 
+# Version control that takes something back.
+
+
+def commits_after(*runs: tuple[str, str]) -> list[str]:
+    made = [("git commit -m one", "[main 1111111] one\n 1 file changed"), ("git commit -m two", "[main 2222222] two")]
+    messages = [
+        message for number, (command, text) in enumerate((*made, *runs)) for message in ran(number, command, text)
+    ]
+    return [short for short, _ in state_of(*messages).repository.commits]
+
+
+def test_a_commit_that_was_taken_back_is_none() -> None:
+    assert commits_after() == ["1111111", "2222222"]
+    assert commits_after(("git reset --hard HEAD~1", "HEAD is now at 1111111 one")) == ["1111111"]
+    assert commits_after(("git reset --hard origin/main", "HEAD is now at 0000000 other")) == ["1111111", "2222222"]
+    assert commits_after(("git commit --amend --no-edit", "[main 3333333] two")) == ["1111111", "3333333"]
+    assert commits_after(("git checkout 1111111", "HEAD is now at 1111111 one")) == ["1111111", "2222222"]
+
+
+def test_a_dry_run_pushes_nothing() -> None:
+    output = "To origin\n   1111111..2222222  main -> main"
+    assert state_of(*ran(1, "git push --dry-run", output)).repository.pushed == ""
+    assert state_of(*ran(1, "git push", output)).repository.pushed == "2222222"
+
+
 # Answers.
 
 OFFER = said("assistant", "Which store do you want?\n\nA) The table\nB) The file")

@@ -82,6 +82,8 @@ _COMMIT = re.compile(r"^\[([^\s\]]{1,120})(?: \([^)\n]{0,40}\))? ([0-9a-f]{7,40}
 _BRANCH = re.compile(
     r"^(?:Switched to (?:a new )?branch|Already on) '([^'\n]{1,120})'|^On branch (\S{1,120})$", re.MULTILINE
 )
+_RESET = re.compile(r"^HEAD is now at ([0-9a-f]{7,40})\b", re.MULTILINE)
+_PUSHES = re.compile(r"\bpush\b(?!.*\s(?:--dry-run|-n)\b)")
 _PUSH = re.compile(
     r"^\s{0,9}[+* ]?\s?(?:([0-9a-f]{7,40})\.{2,3}([0-9a-f]{7,40})|\[new branch\])\s+(\S{1,120}) -> ", re.MULTILINE
 )
@@ -315,11 +317,15 @@ class GitOutput:
         branch: The branch that was switched to, committed on or shown; empty if none is named.
         commits: Hash and subject of each new commit, in order.
         pushed: Hash or branch that was pushed; empty if nothing was.
+        reset_to: Hash that a reset moved the branch to; empty if none did.
+        amends: Whether the new commit replaces the one before.
     """
 
     branch: str = ""
     commits: tuple[tuple[str, str], ...] = ()
     pushed: str = ""
+    reset_to: str = ""
+    amends: bool = False
 
 
 def git_output(command: str, text: str) -> GitOutput:
@@ -327,9 +333,12 @@ def git_output(command: str, text: str) -> GitOutput:
     branches = [found[1] or found[2] for found in _BRANCH.finditer(text)]
     commits = list(_COMMIT.finditer(text))
     branches += [found[1] for found in commits if found[1] != "detached"]
-    pushed = [found[2] or found[3] for found in _PUSH.finditer(text)] if re.search(r"\bpush\b", command) else []
+    pushed = [found[2] or found[3] for found in _PUSH.finditer(text)] if _PUSHES.search(command) else []
+    reset = _RESET.search(text) if re.search(r"\bgit\b.*\breset\b", command) else None
     return GitOutput(
         branches[-1] if branches else "",
         tuple((found[2], readable(found[3])) for found in commits),
         pushed[-1] if pushed else "",
+        "" if reset is None else reset[1],
+        amends=re.search(r"\bcommit\b.*--amend\b", command) is not None,
     )

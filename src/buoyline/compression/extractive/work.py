@@ -364,12 +364,20 @@ def _with_output(repository: RepositoryState, step: Step, citations: LineFinder)
     index = step.call.index
     if output.branch and output.branch != repository.branch:
         repository = _cited(replace(repository, branch=output.branch), output.branch, step, citations)
+    if output.reset_to:
+        repository = replace(repository, commits=_up_to(repository.commits, output.reset_to), last_commit=index)
     for short, subject in output.commits:
-        commits = (*repository.commits, (short, subject))
+        commits = (*repository.commits[: -1 if output.amends else None], (short, subject))
         repository = _cited(replace(repository, commits=commits, last_commit=index), short, step, citations)
     if output.pushed:
         repository = replace(repository, pushed=output.pushed, last_push=index)
     return repository
+
+
+def _up_to(commits: Sequence[tuple[str, str]], short: str) -> tuple[tuple[str, str], ...]:
+    """Return *commits* up to the one with the hash *short*; all if it is not among them: it may be another branch's."""
+    ends = [end for end, (known, _) in enumerate(commits, 1) if known.startswith(short) or short.startswith(known)]
+    return tuple(commits[: ends[-1]] if ends else commits)
 
 
 def _cited(repository: RepositoryState, words: str, step: Step, citations: LineFinder) -> RepositoryState:
