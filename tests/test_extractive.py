@@ -14,9 +14,11 @@ from thirds import STEP, each_third
 
 from buoyline.compression.citations import CUT, unverified
 from buoyline.compression.extractive.fact_text import FILE_KINDS
+from buoyline.compression.extractive.plans import ticked
 from buoyline.compression.extractive.summarizer import Extractive, extract
 from buoyline.compression.pointers import Pointer, pointers_in
 from buoyline.compression.summary import FIELDS, Draft, SourceMessage, SummaryRequest
+from buoyline.compression.work_state import PlanItem
 from buoyline.messages import Message
 from buoyline.messages.registry import detect
 from buoyline.tokens import as_text_counter, default_counter
@@ -642,3 +644,116 @@ def test_what_was_seen_before_and_after_a_summary_counts_as_often_as_both_togeth
     sources = _sources([*edits(3, 4, 5), _said("user", "Go on.")], len(first))
     draft = extract(SummaryRequest(sources, draft, 1_000, COUNTER))
     assert "Changed: /home/me/app/store.py \u00d75" in draft.fields["current_state"]
+
+
+# Plans and questions.
+
+
+ITEMS = ("Fix the login bug in session.py", "Add a logout button to the header", "Write docs for the REST API")
+
+
+def _done_after(text: str, *, done: str = "", role: str = "assistant", items: Sequence[str] = ITEMS) -> str:
+    """Return the numbers of the items that are done after a message, if those in *done* were done before."""
+    before = tuple(
+        PlanItem(item, "done" if str(number) in done else "open", str(number) in done, 0, (), str(number))
+        for number, item in enumerate(items, 1)
+    )
+    return "".join(item.key for item in ticked(before, _sources([_said(role, text)], 5)[0]) if item.is_done)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Issues #2 and #3 were fixed upstream.",
+        "acme/shop#2 was fixed.",
+        "Comment #2 is addressed.",
+        "Once item 1 is done, I begin with item 2.",
+        "When item 1 is finished, tell me.",
+        "Let me get item 1 done.",
+        "The tests for item 1 are done.",
+        "2 tests are fixed.",
+        "2 of 3 done.",
+        "Not done yet:\n- Fix the login bug in session.py",
+        "These must be completed:\n- Fix the login bug in session.py",
+        "Item 2 is almost done.",
+    ],
+)
+def test_words_that_only_resemble_a_report_tick_no_item(text: str) -> None:
+    assert not _done_after(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "done"),
+    [
+        ("Item 1 is fixed, so users can log in again.", "1"),
+        ("Fix the login bug in session.py: done, users can log in again.", "1"),
+        ("Item 1 is done. Item 2 is done. Item 3 is not done.", "12"),
+        ("1 is done. 2 is done.", "12"),
+        ("1. Done.\n2. Not done.", "1"),
+        ("| 1 | done |\n| 2 | open |\n| 3 | \u2705 |", "13"),
+        ("1. Fixed the login check\n2. Added the button, done\n3. Wrote everything up, done", "123"),
+        ("Completed:\n- Fix the login bug in session.py\n- Add a logout button to the header (blocked)", "1"),
+        ("- [x] Fix the login bug in session.py\n- [ ] Add a logout button to the header", "1"),
+    ],
+)
+def test_each_item_that_a_message_reports_as_done_is_ticked(text: str, done: str) -> None:
+    assert _done_after(text) == done
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "## Problem\n{task}\n\n## Findings\nIt was not easy: the search found no numbers yet.",
+        "- **Problem**\uff1a{task}\n- **Findings**: two pages of the manual\n- **Conclusion**: not found",
+        "# Problem\nThe task is to {task}\n\n# Findings\n\n## Influence\nIt has had some.",
+    ],
+)
+def test_a_report_that_repeats_the_task_of_a_step_and_then_finds_something_ticks_it(report: str) -> None:
+    items = [
+        "History \u2014 collect the history of both companies in this market",
+        "Numbers \u2014 collect market shares of both",
+    ]
+    assert _done_after(report.format(task=items[0].partition(" \u2014 ")[2]), items=items) == "1"
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Item 1 is not fixed.",
+        "No, 1 is still broken: login gives 500.",
+        "Wait, item 1 isn't fixed: the test fails again.",
+        "Item 1 is still not working.",
+        "Punkt 1 ist noch nicht erledigt.",
+        "\u7b2c1\u9879\u672a\u5b8c\u6210\u3002",
+    ],
+)
+def test_an_item_that_is_said_not_to_be_done_is_open_again(role: str, text: str) -> None:
+    assert _done_after(text, done="12", role=role) == "2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If item 1 is not fixed, users cannot log in.",
+        "Is item 1 still broken?",
+        "Item 1 is not only fixed but tested.",
+        "PR #1 is still open.",
+        "1. The import of the helper is still broken",
+        "Before, item 1 was still broken. Now item 1 is fixed.",
+    ],
+)
+def test_other_words_about_a_done_item_keep_it_done(text: str) -> None:
+    assert _done_after(text, done="1") == "1"
+
+
+def test_the_user_ticks_an_item_by_its_number_and_not_by_quoting_it() -> None:
+    assert _done_after("1 is already done by Karl, skip it.", role="user") == "1"
+    assert not _done_after("Please get item 1 done", role="user")
+    assert not _done_after("Fix the login bug in session.py: done?", role="user")
+
+
+def test_numbers_in_brackets_are_references_and_no_boxes_to_tick() -> None:
+    draft = _extract([_said("user", "go"), _said("assistant", "Sources:\n- [1] Smith on stores\n- [2] Jones on both")])
+    assert draft.work is not None
+    assert draft.work.plan == ()

@@ -1,4 +1,4 @@
-"""Plans in calls and in messages, and the user's numbered list ticked by the agent's later words."""
+"""Plans in calls and in messages, and the user's numbered list, ticked and reopened by later words."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from buoyline.compression.extractive.lines import LineFinder
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
-from buoyline.compression.extractive.phrases import asks
+from buoyline.compression.extractive.phrases import asks, leads_in
 from buoyline.compression.extractive.speech import is_made_by_machine, letters_of, list_in, tasks_of
 from buoyline.compression.extractive.steps import Step
 from buoyline.compression.identifiers import LIST_MARK, readable
@@ -42,61 +42,81 @@ _ID_KEYS: Final = ("taskid", "id", "todoid", "itemid", "key")
 _DONE_STATUS: Final = frozenset({"completed", "complete", "done", "closed", "cancelled", "deleted"})
 
 _ITEM = re.compile(r"^\s{0,8}(\d{1,2})[.)\u3001\uff0e]\s*(\S.*)$")
-_BOX = re.compile(r"^\s{0,8}(?:[-*+]|\d{1,2}[.)])\s+\[([^\]\n])\]\s+(\S.*)$")
-_TICKS: Final = frozenset("xX\u2713\u2714\u2611\u2705")
+_BOX = re.compile(r"^\s{0,8}(?:[-*+]|\d{1,2}[.)])\s+\[(x|X| |[^\w\s\[\]])\]\s+(\S.*)$")
+"""A letter or a digit in the brackets is a reference, not a mark."""
+
+_DONE_MARKS: Final = frozenset("xX\u2713\u2714\u2705\u2611")
 _PLAN_WORDS = re.compile(
     r"\b(?:plan|to-?dos?|next steps|n\u00e4chste schritte|aufgaben|\u00e9tapes|pasos)\b"
     r"|\u8ba1\u5212|\u8a08\u753b|\u5f85\u529e|\u624b\u9806",
     re.IGNORECASE,
 )
 _NUMBERED = re.compile(
-    r"(?:\b(?:items?|points?|tasks?|steps?|punkt|schritt|aufgabe|nr\.?|no\.?)\s{0,3}#?"
-    r"|(?<!\bpr )(?<!pull request )(?<!issue )(?<!issues )(?<!\bmr )(?<!ticket )(?<!bug )(?<!\w)#"
-    r"|\u7b2c|\u9805\u76ee|\u9879\u76ee"
-    r"|(?P<bare>^\W{0,8}))(?P<number>\d{1,2})(?!\d|\.\d)(?P<words>.{0,120})",
+    r"(?:(?P<label>\b(?:items?|points?|tasks?|steps?|punkt|schritt|aufgabe|nr\.?|no\.?)\s{0,3}#?|#|\u7b2c|\u9805\u76ee|\u9879\u76ee)"
+    r"|^\W{0,8}(?:(?:no|wait|yes|right|sorry|nein|ja|\u4e0d|\u3044\u3044\u3048)[^\w\n]{1,3})?"
+    r"|(?<=[.,;!]\s)(?=\d{1,2}\s{1,3}(?:is|was|has|ist|war)(?:n't)?\b))"
+    r"(?P<number>\d{1,2})(?![0-9A-Za-z_/%]|[.,:]\d|\s(?:of|out|von)\b)",
     re.IGNORECASE | re.MULTILINE,
 )
-_SAYS_DONE = re.compile(
-    r"\b(?:fixed|done|completed?|finished|implemented|addressed|resolved|erledigt|fertig|behoben|abgeschlossen|umgesetzt)\b"
-    r"|\u5b8c\u6210|\u5df2\u4fee\u590d|\u641e\u5b9a|\u5df2\u89e3\u51b3|\u5b8c\u4e86|\u4fee\u6b63\u3057\u307e\u3057\u305f"
-    r"|\u6e08\u307f|\u5bfe\u5fdc\u3057\u307e\u3057\u305f|[\u2705\u2713\u2714\u2611]",
+"""An item named by its number: behind a label, or at the beginning of a line or of a statement."""
+
+_OTHER_NUMBER = re.compile(
+    r"(?:\b(?:prs?|mrs?|issues?|tickets?|(?:pull|merge) requests?|bugs?|builds?|runs?|jobs?|comments?)\s{0,2}"
+    r"(?:#\d{1,6}(?:,| and| or| und|/)\s{0,2}){0,6}|\w)$",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"[^\W\d_]{3,}|[\u3040-\u30ff\u3400-\u9fff]")
-_COMMON: Final = frozenset(
-    {
-        "the",
-        "and",
-        "for",
-        "with",
-        "that",
-        "this",
-        "was",
-        "are",
-        "has",
-        "have",
-        "been",
-        "der",
-        "die",
-        "das",
-        "und",
-        "mit",
-    }
+"""What stands before a ``#`` that counts something else than the items: ``PR #2``, ``issues #2 and #3``, ``name#2``."""
+
+_STATEMENT = re.compile(r"\s{1,3}(?:is|was|has|ist|war|wurde|est|fue)(?:n['\u2019]t)?\b", re.IGNORECASE)
+_WORD_OF_ITEM = re.compile(r"[^\W\d_]{3,}")
+_LETTERS = re.compile(r"[A-Za-z\u00c0-\u024f]{3}")
+_STEM_CHARS: Final = 5
+_FILLER: Final = frozenset(
+    {"the", "this", "that", "and", "are", "was", "has", "have", "been", "now", "all", "too", "for", "with", "from"}
+    | {"into", "its", "alrea", "also", "der", "die", "das", "und", "ist", "war", "wurde", "von", "mit", "auch", "schon"}
 )
-_AHEAD = re.compile(
-    r"\b(?:open|remaining|to-?do|next|still|left|offen\w*|n\u00e4chste\w*)\b|[\u5f85\u672a\u6b21]", re.IGNORECASE
+_DONE_WORDS: Final = (
+    r"\b(?:fixed|done|completed?|finished|implemented|addressed|resolved|erledigt|fertig|behoben|abgeschlossen|umgesetzt)\b"
+    r"|\u5b8c\u6210|\u5df2\u4fee\u590d|\u641e\u5b9a|\u5df2\u89e3\u51b3|\u5b8c\u4e86|\u4fee\u6b63\u3057\u307e\u3057\u305f"
+    r"|\u6e08\u307f|\u5bfe\u5fdc\u3057\u307e\u3057\u305f|[\u2705\u2713\u2714\u2611]"
 )
+_SAYS_DONE = re.compile(_DONE_WORDS, re.IGNORECASE)
 _VERB_BEFORE = re.compile(
     r"\b(?:fixed|done|completed|finished|implemented|addressed|resolved)(?: with)? ?$", re.IGNORECASE
 )
 _MAX_VERB_CHARS: Final = 30
+_MAX_CLAUSE_CHARS: Final = 120
 _SENTENCE_END = re.compile(r"[.!;](?:\s|$)|[\u3002\uff01\uff1b]")
+_CLAUSE_END = re.compile(r"[.!;:,]\s|[\u3002\uff01\uff1b\uff0c\uff1a]")
 _SAYS_NOT = re.compile(
-    r"\b(?:not|isn't|hasn't|never|cannot|can't|to be|will be|once|until|should|must|can|could|may|might"
-    r"|needs?|if|would|still|nicht|noch|wird|soll|sollte|muss|kann|wenn)\b"
-    r"|\u672a|\u6ca1|\u8fd8|\u307e\u3060|\u3044\u306a\u3044|[?\uff1f]",
+    r"\b(?:not|\w{1,8}n['\u2019]t|never|cannot|to be|will be|once|until|if|would"
+    r"|partially|partly|almost|nearly|half|yet|nicht|noch|wird|falls|wenn|w\u00e4re|teilweise|fast)\b"
+    r"|\u672a|\u6ca1|\u8fd8|\u307e\u3060|\u3044\u306a\u3044|[?\uff1f]|[\u274c\u2717\u2718]",
     re.IGNORECASE,
 )
+_ONLY_WANTED = re.compile(
+    r"\b(?:should|shall|must|can|could|may|might|ought|(?:need|ha(?:ve|s))s? to|let|get|want|needs?|start|begin|next"
+    r"|still|open|pending|blocked|remain\w*|when|after|before|unless"
+    r"|soll\w*|muss|m\u00fcss\w*|kann|k\u00f6nn\w*|offen|sobald|nachdem|bevor|bis)\b|\u5c1a|\u5f85|\u5fc5\u987b|\u5e94",
+    re.IGNORECASE,
+)
+"""Words before "done" that make a wish, a condition or a plan of it; behind it they say what follows from it."""
+
+_IS_BACK = re.compile(
+    rf"\b(?:not(?! (?:only|just))|\w{{1,8}}n['\u2019]t|never|nicht)\b[^.;?]{{0,30}}(?:{_DONE_WORDS})"
+    r"|\bstill (?:\w{1,12} )?(?:broken|fail(?:s|ing)?|open|wrong|missing|not|crash(?:es|ing)|happens)\b"
+    r"|\b(?:fails|broken|crashes) again\b|\bnoch (?:immer )?(?:kaputt|offen)\b"
+    r"|(?:\u672a|\u6ca1\u6709?|\u4ecd)[^\u3002\uff0c]{0,6}(?:\u5b8c\u6210|\u4fee\u590d|\u89e3\u51b3)|\u307e\u3060[^\u3002]{0,12}\u3044\u306a\u3044",
+    re.IGNORECASE,
+)
+"""Says of an item that it is not done, or no longer."""
+
+_SUPPOSES = re.compile(r"\b(?:if|would|whether|when|once|until|falls|wenn|ob|sobald)\b|[?\uff1f]", re.IGNORECASE)
+_PART_OF = re.compile(r"\b(?:for|of|in|f\u00fcr|von|zu)(?: the)?\s{1,3}$", re.IGNORECASE)
+"""Words before a number that speak of something else: ``the tests for item 1``."""
+
+_LABEL_LINE = re.compile(r"\s{0,3}(?:#{1,6}\s|(?:[-*+]\s{1,3})?\*\*[^*\n]{1,60}\*\*\s{0,2}[:\uff1a])")
+"""A heading, or a line that begins with a bold label."""
 
 
 def planned(plan: tuple[PlanItem, ...], step: Step, citations: LineFinder) -> tuple[PlanItem, ...]:
@@ -158,70 +178,170 @@ def asks_something(text: str) -> bool:
 
 
 def ticked(items: tuple[PlanItem, ...], source: SourceMessage) -> tuple[PlanItem, ...]:
-    """Return *items* with those done that the agent's message says are done, by number, or reports on by their text."""
-    if all(item.is_done for item in items):
-        return items
-    text = source.message.text
-    named = [
-        (found["number"], found["words"] if found["bare"] is not None else None)
-        for found in _NUMBERED.finditer(text)
-        if _is_done(found["words"]) or _was_done(text, found.start())
-    ]
-    reported = list(_reported(text)) if not source.message.calls else []
-    return tuple(
-        replace(item, status=DONE, is_done=True, last=source.index)
-        if not item.is_done and (_is_named(item, named) or _is_reported(item, reported))
-        else item
-        for item in items
-    )
+    """Return *items* as a message of the agent or the user says: done, or open again.
 
-
-def _is_named(item: PlanItem, named: Sequence[tuple[str, str | None]]) -> bool:
-    """Return whether the item's number is said to be done; in a list, only if the entry shares a word with the item."""
-    words = _words(item.text)
-    return any(item.key == number and (entry is None or words & _words(entry)) for number, entry in named)
-
-
-def _words(text: str) -> set[str]:
-    return {word for word in _WORD.findall(text.lower()) if word not in _COMMON and not _SAYS_DONE.fullmatch(word)}
-
-
-def _reported(text: str) -> Iterator[str]:
-    """Yield the lines that say what is done: by their own words, by the line over their list, or as a section's title.
-
-    A report of a research agent repeats the item under a heading, and its findings follow.
+    It names them by number; an agent without calls also reports on them by their text.
     """
-    is_done = is_section = False
-    for line in filter(str.strip, text.splitlines()):
-        says_not = _SAYS_NOT.search(line) is not None
-        says_done = _SAYS_DONE.search(line) is not None and not says_not
-        is_title = line.startswith("#")
-        if LIST_MARK.match(line) and not is_title:
-            counts = is_done
+    if not items:
+        return items
+    said = _said_of_numbers(items, source.message.text)
+    is_report = source.message.role == "assistant" and not source.message.calls
+    reported = _reported(items, source.message.text) if is_report else set[str]()
+    return tuple(_with(item, source, is_done=said.get(item.key, item.text in reported or None)) for item in items)
+
+
+def _with(item: PlanItem, source: SourceMessage, *, is_done: bool | None) -> PlanItem:
+    """Return *item* done or open; as it is if nothing was said of it, or nothing new."""
+    if is_done is None or is_done == item.is_done:
+        return item
+    return replace(item, status=DONE if is_done else OPEN, is_done=is_done, last=source.index)
+
+
+def _said_of_numbers(items: Sequence[PlanItem], text: str) -> dict[str, bool]:
+    """Return for each number of an item whether *text* says that it is done, or that it is not; the last word counts.
+
+    A number at the beginning of a line may count the agent's own findings, unless the line is about that item, or most
+    lines of the list are about the item of their number.
+    """
+    texts = {item.key: item.text for item in items}
+    numbers = list(_NUMBERED.finditer(text))
+    ends = [*(one.start() for one in numbers[1:]), len(text)]
+    found = [
+        (one, _words_behind(text, one.end(), end))
+        for one, end in zip(numbers, ends, strict=False)
+        if one["number"] in texts
+    ]
+    bare = [(one["number"], words) for one, words in found if one["label"] is None]
+    shared = [_shares_words(words, texts[number]) for number, words in bare]
+    is_answer = len(bare) > 1 and 2 * sum(shared) > len(bare)
+    said: dict[str, bool] = {}
+    for one, words in found:
+        is_done = _verdict(text, one, words)
+        if is_done is None or _counts_others(text, one):
+            continue
+        if one["label"] is not None or is_answer or _is_about(words, texts[one["number"]]):
+            said[one["number"]] = is_done
+    return said
+
+
+def _words_behind(text: str, start: int, end: int) -> str:
+    """Return the rest of the sentence behind a number; the next number, at *end*, begins another."""
+    line = text[start : min(end, start + _MAX_CLAUSE_CHARS)].split("\n", 1)[0]
+    marked = line.lstrip(".) \u3001")
+    return line[: len(line) - len(marked)] + _SENTENCE_END.split(marked, maxsplit=1)[0]
+
+
+def _counts_others(text: str, number: re.Match[str]) -> bool:
+    """Return whether the ``#`` before a number is that of a pull request, an issue or the like."""
+    before = text[max(number.start() - _MAX_CLAUSE_CHARS, 0) : number.start()]
+    return number["label"] == "#" and _OTHER_NUMBER.search(before.rpartition("\n")[2]) is not None
+
+
+def _is_about(words: str, item: str) -> bool:
+    """Return whether words behind a bare number are a statement on it, a mere status, or share words with the item."""
+    return _STATEMENT.match(words) is not None or not _stems(words) or _shares_words(words, item)
+
+
+def _shares_words(words: str, item: str) -> bool:
+    return not _stems(words).isdisjoint(_stems(item))
+
+
+def _stems(words: str) -> set[str]:
+    """Return the beginnings of the words that name things; of a script without spaces each pair of characters."""
+    found: set[str] = set()
+    for word in _WORD_OF_ITEM.findall(_SAYS_DONE.sub(" ", words).lower()):
+        if _LETTERS.match(word):
+            found |= {word[:_STEM_CHARS]} - _FILLER
         else:
-            counts = (is_title or is_section) and not _AHEAD.search(line)
-            is_done, is_section = says_done, is_title and counts
-        if says_done or (counts and not says_not):
-            yield _folded(line)
+            found |= {word[at : at + 2] for at in range(len(word) - 1)}
+    return found
 
 
-def _is_done(words: str) -> bool:
-    """Return whether the sentence behind a number says that it is done; the next number begins another."""
-    after = _SENTENCE_END.split(words.lstrip(".) \u3001"), 1)[0]
-    following = _NUMBERED.search(after)
-    own = after if following is None else after[: following.start()]
-    return _SAYS_DONE.search(own) is not None and _SAYS_NOT.search(own) is None
+def _verdict(text: str, number: re.Match[str], words: str) -> bool | None:
+    """Return whether a sentence says that the item of a number is done, or that it is not; None if it says neither."""
+    before = text[max(number.start() - _MAX_CLAUSE_CHARS, 0) : number.start()].rpartition("\n")[2]
+    is_back = _IS_BACK.search(words) is not None
+    if not is_back and _VERB_BEFORE.search(before[-_MAX_VERB_CHARS:]) is None and not _says_done(words):
+        return None
+    clause = _CLAUSE_END.split(before)[-1]
+    if _PART_OF.search(clause):
+        return None
+    if is_back:
+        return None if _SUPPOSES.search(clause + words) else False
+    return None if _ONLY_WANTED.search(clause) or _SAYS_NOT.search(clause) else True
 
 
-def _was_done(text: str, at: int) -> bool:
-    """Return whether the words right before a number say that it is done, as in ``Fixed item 5``."""
-    before = text[max(at - _MAX_VERB_CHARS, 0) : at].rpartition("\n")[2]
-    return _VERB_BEFORE.search(before) is not None and _SAYS_NOT.search(before) is None
+def _says_done(words: str) -> bool:
+    """Return whether *words* say that something is done, and neither deny nor only want it."""
+    found = _SAYS_DONE.search(words)
+    return found is not None and not _SAYS_NOT.search(words) and not _ONLY_WANTED.search(words[: found.start()])
 
 
-def _is_reported(item: PlanItem, begun: Sequence[str]) -> bool:
-    starts = [_folded(piece)[:QUOTED_CHARS] for piece in item.text.split(BEFORE_DETAIL)]
-    return any(len(start) == QUOTED_CHARS and start in line[:MAX_LABEL_CHARS] for start in starts for line in begun)
+def _reported(items: Sequence[PlanItem], text: str) -> set[str]:
+    """Return the texts of the items that *text* quotes, if the line, the heading above or the section says "done"."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    folded = [_folded(line) for line in lines]
+    headings = _headings(lines)
+    reported: set[str] = set()
+    for item in items:
+        pieces = [_folded(piece) for piece in item.text.split(BEFORE_DETAIL)]
+        for piece in pieces:
+            start = piece[:QUOTED_CHARS]
+            if len(start) < QUOTED_CHARS:
+                continue
+            quoting = [at for at, line in enumerate(folded) if start in line[:MAX_LABEL_CHARS]]
+            is_answered = len(pieces) > 1 and quoting[:1] in ([0], [1]) and _is_report(lines, quoting[0])
+            if is_answered or any(
+                _is_said_done(lines[at], folded[at], piece, headings[at]) or _is_section_done(lines, at)
+                for at in quoting
+            ):
+                reported.add(item.text)
+    return reported
+
+
+def _headings(lines: Sequence[str]) -> list[str]:
+    """Return the heading above each line: one that leads in a list holds for its entries alone."""
+    headings: list[str] = []
+    heading = ""
+    for line in lines:
+        headings.append(heading)
+        words = line.strip()
+        if words.startswith("#") or leads_in(words) or (words.startswith("**") and words.endswith("**")):
+            heading = words
+        elif not LIST_MARK.match(line):
+            heading = ""
+    return headings
+
+
+def _is_said_done(line: str, folded: str, item: str, heading: str) -> bool:
+    """Return whether the words around an item in its line, or else the heading above, say that it is done."""
+    box = _BOX.match(line)
+    if box is not None:
+        return box[1] in _DONE_MARKS
+    quoted = item if item in folded else item[:QUOTED_CHARS]
+    before, _, after = folded.partition(quoted)
+    after = _SENTENCE_END.split(after, maxsplit=1)[0]
+    if _SAYS_NOT.search(before + after) or _ONLY_WANTED.search(before):
+        return False
+    if _says_done(before) or _says_done(after):
+        return True
+    return not _ONLY_WANTED.search(after + heading) and _says_done(heading)
+
+
+def _is_section_done(lines: Sequence[str], at: int) -> bool:
+    """Return whether the line *at* is a heading and the first line of its section says that it is done."""
+    return lines[at].startswith("#") and at + 1 < len(lines) and _says_done(_SENTENCE_END.split(lines[at + 1], 1)[0])
+
+
+def _is_report(lines: Sequence[str], at: int) -> bool:
+    """Return whether a message is a report on the task in its line *at*: the task is under the first label of several.
+
+    Only the description of an item is such a task: who gives a step its title alone may also just begin with it.
+    """
+    labels = [position for position, line in enumerate(lines) if _LABEL_LINE.match(line)]
+    if len(labels) < MIN_ITEMS or labels[0] != 0 or labels[1] != at + 1 or lines[-1].lstrip().startswith("#"):
+        return False
+    return not any(_SAYS_NOT.search(lines[label][:MAX_LABEL_CHARS]) for label in labels[:1] if label != at)
 
 
 def _folded(line: str) -> str:
@@ -248,7 +368,7 @@ def _items(
 
 def _in_boxes(text: str) -> Iterator[tuple[str, str, bool]]:
     for number, line in enumerate(filter(None, map(_BOX.match, text.splitlines())), 1):
-        yield str(number), line[2].strip(), line[1] in _TICKS
+        yield str(number), line[2].strip(), line[1] in _DONE_MARKS
 
 
 def _in_numbers(text: str, *, needs_title: bool) -> Iterator[tuple[str, str, bool]]:
