@@ -757,3 +757,76 @@ def test_numbers_in_brackets_are_references_and_no_boxes_to_tick() -> None:
     draft = _extract([_said("user", "go"), _said("assistant", "Sources:\n- [1] Smith on stores\n- [2] Jones on both")])
     assert draft.work is not None
     assert draft.work.plan == ()
+
+
+LETTERS = "Which store?\nA) Redis\nB) Postgres"
+NUMBERS = "Which store?\n1. Redis\n2. Postgres"
+
+
+def _asked(*texts: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return the questions of a talk in which the agent speaks first, with their answers and what was chosen."""
+    roles = ("assistant", "user") * len(texts)
+    talk = [_said(role, text) for role, text in zip(roles, texts, strict=False)]
+    work = _extract([_said("user", "go"), *talk]).work
+    assert work is not None
+    return [(one.text, one.answer, one.chosen) for one in work.questions]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "option"),
+    [
+        (LETTERS, "Use B, but keep the old one for a week.", "B) Postgres"),
+        (LETTERS, "A. And the timezone is Europe/Berlin.", "A) Redis"),
+        (LETTERS, "B please", "B) Postgres"),
+        (LETTERS, "I prefer B", "B) Postgres"),
+        (LETTERS, "Let's use option B, with TLS", "B) Postgres"),
+        (LETTERS, "B?", "B) Postgres"),
+        (LETTERS, "**B**", "B) Postgres"),
+        (LETTERS, "\u7528B\u5427", "B) Postgres"),
+        (NUMBERS, "2 but keep a backup", "2. Postgres"),
+        (NUMBERS, "2nd", "2. Postgres"),
+        (NUMBERS, "\u7b2c\u4e8c\u4e2a", "2. Postgres"),
+        (NUMBERS, "take the first, please", "1. Redis"),
+    ],
+)
+def test_an_answer_names_its_option_among_other_words(question: str, answer: str, option: str) -> None:
+    assert _asked(question, answer) == [("Which store?", answer, (option,))]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "A colleague told me to use Postgres.",
+        "The second test fails",
+        "the first thing to fix is the build",
+        "1 day ago I said it.",
+        "Not the first",
+    ],
+)
+def test_a_letter_or_a_number_of_something_else_chooses_nothing(answer: str) -> None:
+    assert _asked(NUMBERS, answer) == [("Which store?", answer, ())]
+
+
+@pytest.mark.parametrize("words", ["Sorry, I meant 2.", "Actually, 2", "No, 2 please", "I changed my mind: the second"])
+def test_a_correction_changes_what_was_chosen(words: str) -> None:
+    assert _asked(NUMBERS, "1", "OK, Redis.", words) == [("Which store?", words, ("2. Postgres",))]
+
+
+@pytest.mark.parametrize(
+    "words", ["2", "No, 2 tests fail.", "No, the second test fails.", "Now write docs for 2 users."]
+)
+def test_other_words_behind_an_answer_keep_what_was_chosen(words: str) -> None:
+    assert _asked(NUMBERS, "1", "OK, Redis.", words) == [("Which store?", "1", ("1. Redis",))]
+
+
+@pytest.mark.parametrize("words", ["Which is faster?", "Oh, and is Redis free?", "\u54ea\u4e2a\u66f4\u5feb\uff1f"])
+def test_a_question_in_return_leaves_the_question_open(words: str) -> None:
+    assert _asked(NUMBERS, words) == [("Which store?", "", ())]
+    assert _asked(NUMBERS, words, "Redis is.", "1, please") == [("Which store?", "1, please", ("1. Redis",))]
+
+
+def test_a_request_worded_as_a_question_leaves_no_question_open() -> None:
+    assert _asked("Shall I go on?", "Can you split the test first?", "Done. Shall I commit?", "yes") == [
+        ("Shall I go on?", "Can you split the test first?", ()),
+        ("Shall I commit?", "yes", ()),
+    ]

@@ -20,6 +20,9 @@ MAX_ANSWER_CHARS: Final = 2_000
 MAX_ORDINAL_CHARS: Final = 60
 """A longer answer may count something else."""
 
+MAX_AGE: Final = 20
+"""Of an answer, in messages: later words correct something else."""
+
 MAX_END_LINES: Final = 40
 """Options are at the end of a message."""
 
@@ -34,17 +37,45 @@ _WHICH = re.compile(
     r"\b(?:which|what|either|option|prefer\w*|approach|welche\w*|lieber|quelle?s?|cu\u00e1l\w*)\b|\u54ea|\u3069\u306e|\u3069\u3061\u3089|\u3069\u308c",
     re.IGNORECASE,
 )
+_LEAD: Final = (
+    r"(?:ok(?:ay)?|yes|option|variante|choose|(?:let's )?(?:go with|use|take)|\u9009\u62e9?|\u7528"
+    r"|i(?:'d| would)? (?:take|prefer|say|go with)|ich (?:meine|meinte|nehme)"
+    r"|sorry|no|nein|actually|wait|i (?:meant?|changed my mind))"
+)
+"""Words before the letter or the number of an option."""
+
 _NAMES = re.compile(
-    r"^\W{0,4}(?:(?:ok(?:ay)?|yes|let's go with|go with|option|variante|choose|take|use|\u9009\u62e9?)[ ,:]{0,2}){0,3}"
-    r"\(?([A-Za-z]|\d{1,2})(?:[).:,\u3001\u3002\uff0c\uff0e]|\s*$|\s+(?:and|und|but|aber|&|\+)\s)"
-    r"|^\W{0,4}(?:(?:sorry|no|nein|actually|i (?:meant|mean|take)|ich (?:meine|nehme))[ ,:]{1,3}){1,3}"
-    r"\(?([A-Za-z]|\d{1,2})(?=\W{0,3}$)",
+    rf"^\W{{0,4}}(?:{_LEAD}[ ,:]{{0,2}}){{0,3}}\(?([A-Za-z]|\d{{1,2}})[*_]{{0,2}}"
+    r"(?:[).:,\u3001\u3002\uff0c\uff0e\u5427]|\s*$|\?$"
+    r"|\s+(?:and|und|but|aber|please|bitte|with|mit|instead|then|&|\+)(?:\W|$))",
     re.IGNORECASE | re.MULTILINE,
 )
 _ORDINAL = re.compile(
-    r"^\W{0,4}(?:\w+ ){0,3}?(?:the|der|die|das|den) (?:(first|erste\w?)|(second|zweite\w?)|(third|dritte\w?))\b",
+    rf"^\W{{0,4}}(?:{_LEAD}[ ,:]{{1,2}}){{0,3}}(?:the |der |die |das |den )?"
+    r"(?:(first|1st|erste\w?|\u7b2c[\u4e001])|(second|2nd|zweite\w?|\u7b2c[\u4e8c2])|(third|3rd|dritte\w?|\u7b2c[\u4e093]))"
+    r"\u4e2a?(?: (?:one|option|choice|variante))?(?=\W*$|[,.;:]\s|\uff0c| (?:please|bitte|but|aber|and|und|then)\b)",
     re.IGNORECASE,
 )
+_CORRECTION = re.compile(
+    rf"^\W{{0,4}}(?:sorry|no|nein|actually|wait|i (?:meant?|changed my mind)|ich (?:meine|meinte))[ ,:]{{1,2}}"
+    rf"(?:{_LEAD}[ ,:]{{1,2}}){{0,3}}(?:\(?(?:[A-Za-z]|\d{{1,2}})\)?|the \w{{3,6}}(?: one)?)"
+    r"(?:,? (?:please|bitte|instead|then))?(?:[.!]\s|\W{0,3}$)",
+    re.IGNORECASE,
+)
+"""Words that only change what was chosen: a number behind "no" may also count something else."""
+
+_BACK = re.compile(
+    r"\W{0,4}(?:(?:q|and|but|so|oh|ok(?:ay)?|hm+|wait|sorry|und|aber|also|genuine question)\W{1,3}){0,3}"
+    r"(?:(?:what|how)(?! about)|why(?! not)|which|who(?:m|se)?|where|when|is|are|was|were|do|does|did|has|have"
+    r"|was|welche\w*|we[rnm]|wo|wann|warum|wieso|wie|ist|sind|hat|gibt"
+    r"|que(?:l\w*)?|qui|o\u00f9|quand|pourquoi|comment|est-ce|qu\u00e9|cu\u00e1l\w*|qui\u00e9n\w*|d\u00f3nde)(?:'s|'re)?\b",
+    re.IGNORECASE,
+)
+_BACK_WORDS = re.compile(
+    r"[\u54ea\u8c01\u4f55]|\u4ec0\u4e48|\u600e\u4e48|\u4e3a\u4ec0\u4e48|\u5417[?\uff1f]"
+    r"|\u3069[\u306e\u308c\u3046]|\u306a\u305c|\u3044\u3064"
+)
+"""Words of questions; a request such as "can you ...?" and a proposal such as "what about ...?" are none."""
 
 
 class AskedQuestion(NamedTuple):
@@ -125,7 +156,7 @@ def asked_in(source: SourceMessage, citations: LineFinder) -> list[QuestionState
 def asks_back(source: SourceMessage) -> bool:
     """Return whether a message of the user holds nothing but questions: it answers none."""
     said = list(sentences(source.message.text))
-    return bool(said) and all(map(asks, said))
+    return bool(said) and all(asks(one) and (_BACK.match(one) or _BACK_WORDS.search(one)) is not None for one in said)
 
 
 def answered(questions: Sequence[QuestionState], source: SourceMessage, citations: LineFinder) -> list[QuestionState]:
@@ -133,6 +164,8 @@ def answered(questions: Sequence[QuestionState], source: SourceMessage, citation
     text = source.message.text.strip()
     if not text or is_made_by_machine(text) or asks_back(source):
         return list(questions)
+    if questions and all(one.answer for one in questions):
+        return [*questions[:-1], _corrected(questions[-1], source, citations)]
     said = text if len(text) <= MAX_ANSWER_CHARS else text[:MAX_TEXT_CHARS]
     places = citations.of(source, _short(said))
     return [
@@ -147,6 +180,18 @@ def answered(questions: Sequence[QuestionState], source: SourceMessage, citation
         else one
         for one in questions
     ][-MAX_QUESTIONS:]
+
+
+def _corrected(question: QuestionState, source: SourceMessage, citations: LineFinder) -> QuestionState:
+    """Return *question* with the option that the user's message names in the place of the one that was chosen."""
+    said = source.message.text.strip()
+    if source.index - question.last > MAX_AGE or not question.chosen or _CORRECTION.match(said) is None:
+        return question
+    chosen = _chosen(question.options, said)
+    if not chosen:
+        return question
+    pointers = merged_pointers((*question.pointers, *citations.of(source, _short(said))))
+    return replace(question, last=source.index, answer=_short(said), chosen=chosen, pointers=pointers)
 
 
 def _answered_by(question: QuestionState, step: Step) -> QuestionState:
@@ -165,7 +210,7 @@ def _chosen(options: Sequence[str], answer: str) -> tuple[str, ...]:
     """Return the options that *answer* names by letter or number, or word for word."""
     named = set[str]()
     if len(answer) <= MAX_TEXT_CHARS:
-        named = {(found[1] or found[2]).lower() for found in _NAMES.finditer(answer)}
+        named = {found[1].lower() for found in _NAMES.finditer(answer)}
     if not named and len(answer) <= MAX_ORDINAL_CHARS and (ordinal := _ORDINAL.match(answer)) is not None:
         place = next(number for number, said in enumerate(ordinal.groups()) if said)
         return tuple(options[place : place + 1])
