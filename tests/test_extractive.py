@@ -749,6 +749,7 @@ def test_other_words_about_a_done_item_keep_it_done(text: str) -> None:
 
 def test_the_user_ticks_an_item_by_its_number_and_not_by_quoting_it() -> None:
     assert _done_after("1 is already done by Karl, skip it.", role="user") == "1"
+    assert not _done_after("1 is done.\n" + "The manual counts its own steps. " * 40, role="user")
     assert not _done_after("Please get item 1 done", role="user")
     assert not _done_after("Fix the login bug in session.py: done?", role="user")
 

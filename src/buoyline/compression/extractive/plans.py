@@ -180,13 +180,14 @@ def asks_something(text: str) -> bool:
 def ticked(items: tuple[PlanItem, ...], source: SourceMessage) -> tuple[PlanItem, ...]:
     """Return *items* as a message of the agent or the user says: done, or open again.
 
-    It names them by number; an agent without calls also reports on them by their text.
+    It names them by number; an agent without calls also reports on them by their text. A long message of the user was
+    pasted and counts other things.
     """
-    if not items:
+    text, is_agent = source.message.text, source.message.role == "assistant"
+    if not items or (not is_agent and (len(text) > MAX_TEXT_CHARS or is_made_by_machine(text))):
         return items
-    said = _said_of_numbers(items, source.message.text)
-    is_report = source.message.role == "assistant" and not source.message.calls
-    reported = _reported(items, source.message.text) if is_report else set[str]()
+    said = _said_of_numbers(items, text)
+    reported = _reported(items, text) if is_agent and not source.message.calls else set[str]()
     return tuple(_with(item, source, is_done=said.get(item.key, item.text in reported or None)) for item in items)
 
 
