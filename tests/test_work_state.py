@@ -1078,6 +1078,26 @@ def test_a_box_with_another_mark_is_open(mark: str) -> None:
     assert [(item.text, item.is_done) for item in state.plan] == [("Port the parser", True), ("Port the lexer", False)]
 
 
+def test_a_question_behind_one_in_return_gets_the_answer() -> None:
+    talk = [said("user", "go"), OFFER, said("user", "Which is faster?")]
+    talk += [said("assistant", "The table. Which port shall it use?"), said("user", "8080")]
+    (question,) = state_of(*talk).questions
+    assert (question.text, question.answer) == ("Which port shall it use?", "8080")
+
+
+@pytest.mark.parametrize(
+    ("words", "done"),
+    [
+        ("No, item 1 is still broken.", [False] * 3),
+        ("2 is already done.", [True, True, False]),
+        ("Thanks!", [True, False, False]),
+    ],
+)
+def test_the_user_ticks_and_opens_items_again(words: str, done: list[bool]) -> None:
+    talk = [said("user", "go"), PLAN, said("assistant", "Item 1 is done."), said("user", words)]
+    assert [item.is_done for item in state_of(*talk).plan] == done
+
+
 # Version control that takes something back.
 
 

@@ -122,6 +122,9 @@ class _Progress:
             self._plan = ()
         if is_over(self._requested, source.index):
             self._requested = ()
+        if not self._has_tool_plan:
+            self._plan = ticked(self._plan, source)
+        self._requested = ticked(self._requested, source)
         if request := request_in(source, self._asked, self._citations):
             self._requested = request
         self._questions = answered(self._questions, source, self._citations)
@@ -145,8 +148,10 @@ class _Progress:
             self._questions = [one for one in self._questions if one.answer or one.key]
         self._is_asked_back = False
         self._asked = source.message.text
-        if not source.message.calls and not any(not one.answer for one in self._questions):
-            self._questions += asked_in(source, self._citations)
+        if source.message.calls or any(not one.answer and one.key for one in self._questions):
+            return
+        if asked := asked_in(source, self._citations):  # it replaces a question that the user asked back about
+            self._questions = [*(one for one in self._questions if one.answer), *asked]
 
     def note(self, step: Step) -> None:
         """Take in a call and its result."""
