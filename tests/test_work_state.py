@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.compression.extractive.commands import checks_in, files_in, is_wider
+from buoyline.compression.extractive.commands import checks_in, files_in, is_wider, outcome_of
 from buoyline.compression.extractive.records import rows_of
 from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.extractive.text_protocol import call_in, with_calls
@@ -1161,17 +1161,14 @@ def test_a_question_in_return_answers_nothing() -> None:
     ("command", "output"),
     [
         ("bun test", "3 pass\n1 fail"),
+        ("jest", "Tests: 4 passed\nJest: coverage threshold for lines (80%) not met: 71%"),
         ("pnpm test", "Tests  5 passed (5)\n ELIFECYCLE  Test failed. See above for more details."),
         ("ansible-playbook verify.yml", "web : ok=3    changed=0    unreachable=0    failed=1"),
         ("dbt test", "Done. PASS=4 WARN=0 ERROR=1 SKIP=0 TOTAL=5"),
-        ("./check.sh", '{"success": false, "failed_rows": 3}'),
-        ("./check.sh", "duplicates: 17 found - NOT OK"),
-        ("./verify.sh", "The upload was not successful."),
         ("./check.sh", "0 of 5 checks OK"),
         ("./check.sh", "OK: 3, FAIL: 2"),
         ("npm test", "3/5 tests passed"),
         ("node --test", "# pass 4\n# fail 1"),
-        ("pytest", "INTERNALERROR> KeyError\n3 passed"),
         ("pytest", "!!! Interrupted: 1 error during collection !!!\n1 error in 0.31s"),
         ("make test", "make: *** [test] Error 1"),
         ("./run_tests", "Segmentation fault (core dumped)"),
@@ -1186,18 +1183,22 @@ def test_a_check_whose_output_counts_a_failure_fails(command: str, output: str) 
 @pytest.mark.parametrize(
     ("command", "output"),
     [
+        ("./check.sh", '{"success": false, "failed_rows": 3}'),
+        ("./check.sh", "duplicates: 17 found - NOT OK"),
+        ("./verify.sh", "The upload was not successful."),
+        ("pytest", "INTERNALERROR> KeyError\n3 passed"),
         ("playwright test", "4 passed\n1 interrupted\n3 did not run"),
         ("pytest", "!!! KeyboardInterrupt !!!\n3 passed in 0.5s"),
-        ("jest", "Tests: 4 passed\nJest: coverage threshold for lines (80%) not met: 71%"),
         ("rspec spec", "0 examples, 0 failures"),
         ("pytest", "Command is still running. 5 passed so far"),
         ("pytest -q > /tmp/log.txt 2>&1", ""),
         ("pytest -q >/dev/null", ""),
+        ("make test 2>/dev/null", ""),
         ("npm run build > build.log 2>&1 &", ""),
         ("nohup make test", ""),
     ],
 )
-def test_a_check_that_was_not_seen_to_its_end_was_only_run(command: str, output: str) -> None:
+def test_a_check_that_was_not_seen_to_pass_was_only_run(command: str, output: str) -> None:
     (check,) = state_of(*ran(1, command, output)).checks.values()
     assert check.outcome == "ran"
 
@@ -1209,7 +1210,6 @@ def test_a_check_that_was_not_seen_to_its_end_was_only_run(command: str, output:
         ("pytest -v", "tests/test_a.py::test_b[failed=1] PASSED\n1 passed"),
         ("npm test", "error: 0\n5 passed"),
         ("npm test", "5/5 tests passed"),
-        ("make test 2>/dev/null", ""),
         ("cat > a.ts <<'EOF'\nx\nEOF\ntsc --noEmit", ""),
         ("python -m unittest", "Ran 3 tests in 0.1s\n\nOK"),
         ("pre-commit run", "ruff.....Passed\n2 passed"),
@@ -1360,3 +1360,192 @@ def test_a_message_of_many_fences_or_tags_is_read_before_the_time_limit(part: st
     text = part * 200_000  # a quadratic search takes half an hour
     assert call_in(f"{text}\n```", "c1") is None or "```" in part
     assert call_in(f"{text}</a>", "c1") is None or "<a>" in part
+
+
+# What proves that a check passed.
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pytest -q > /tmp/log.txt 2>&1",
+        "pytest -q &> 'my log.txt'",
+        "pytest -q 2>&1 >| log.txt &",
+        "nohup pytest -q &",
+        "{ cd /r; pytest -q; } > log.txt",
+    ],
+)
+def test_silence_of_output_that_goes_elsewhere_proves_nothing(command: str) -> None:
+    failed = ran(1, "pytest -q", "FAILED tests/test_a.py::test_x\n1 failed")
+    checks = state_of(*failed, *ran(2, command, "")).checks
+    assert {name: one.outcome for name, one in checks.items()} == {"pytest -q": "ran"}
+
+
+@pytest.mark.parametrize(
+    "command", ["echo a > a.txt && npx tsc", "npx tsc 2>&1", "npx tsc -p 'a > b'", "make docs & npx tsc"]
+)
+def test_silence_proves_a_pass_if_only_another_steps_output_goes_elsewhere(command: str) -> None:
+    assert [one.outcome for one in state_of(*ran(1, command, "")).checks.values()] == ["passes"]
+
+
+def test_a_program_is_no_check_because_of_the_file_that_its_output_goes_to() -> None:
+    assert checks_in("node app.js > build.log; npm test > out.log") == ["npm test"]
+
+
+@pytest.mark.parametrize(
+    ("command", "changes", "checks"),
+    [
+        ("cat <<'EOF' > a.py\nx = 2\nrm b.py\nEOF\nnpm test", [("created", "a.py")], ["npm test"]),
+        ("cat <<EOF | tee a.py\nx\nEOF", [("created", "a.py")], []),
+        ("cat <<EOF > a.py && rm b.py\nEOF\nEOF\nrm c.py", [("created", "a.py"), ("deleted", "b.py")], []),
+        ("grep x <<< word\nrm b.py\nnpm test", [("deleted", "b.py")], ["npm test"]),
+        ("cat > a.md <<EOF\nnpm test\n" + "text\n" * 1_000 + "EOF", [("created", "a.md")], []),
+    ],
+)
+def test_the_line_that_begins_a_here_document_runs_and_its_text_does_not(
+    command: str, changes: list[tuple[str, str]], checks: list[str]
+) -> None:
+    assert [(change.operation, change.path) for change in files_in(command)][:2] == changes
+    assert checks_in(command) == checks
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        " 3 pass\n 1 fail\nRan 4 tests across 1 files.",
+        "Tests 5 passed\n ELIFECYCLE  Test failed. See above for more details.",
+        "web1 : ok=3 changed=1 unreachable=0 failed=1 skipped=0",
+        "web1 : ok=3 changed=1 unreachable=1 failed=0 skipped=0",
+        "Done. PASS=4 WARN=0 ERROR=1 SKIP=0 TOTAL=5",
+        "OK: 3, FAIL: 2",
+        "passed: 3 failed: 2",
+        '{"ok": 3, "failed": 2}',
+        "0 of 5 checks OK",
+        "3/5 tests passed",
+        'Jest: "global" coverage threshold for lines (80%) not met: 70%\nTests: 5 passed, 5 total',
+        "make: *** [Makefile:3: test] Error 1",
+        "./a\nSegmentation fault (core dumped)",
+        "/usr/bin/python: No module named pytest",
+        "# tests 3\n# pass 2\n# fail 1",
+        "=== 3 passed, 1 error in 0.12s ===",
+        "collected 0 items / 1 error\n!!! Interrupted: 1 error during collection !!!",
+        "ruff.....................Failed\n- hook id: ruff\nmypy.....................Passed",
+        "[10:01] Found 0 errors. Watching for file changes.\n[10:05] File change detected.\nFound 2 errors.",
+    ],
+)
+def test_a_count_or_a_message_of_failure_is_a_failure_whatever_has_passed(output: str) -> None:
+    assert outcome_of(output, has_failed=False) == "fails"
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        '{"success": false, "rows": 3}',
+        "schema: ok\nduplicates: 17 found - NOT OK",
+        "not successful",
+        "1 passed, 4 not passed",
+        "  1 interrupted\n  3 did not run\n  2 passed (5s)",
+        "!!!!! KeyboardInterrupt !!!!!\n3 passed in 4s",
+        "3 passed, 1 skipped in 4s\n\nINTERNALERROR> Traceback",
+        "0 examples, 0 failures",
+        "Command is still running. 5 passed so far.",
+        "Found 0 errors.\nFile change detected. Starting incremental compilation...\n",
+    ],
+)
+def test_a_pass_that_is_denied_or_not_complete_is_no_pass(output: str) -> None:
+    assert outcome_of(output, has_failed=False) == "ran"
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "FAILED: 0\nPASSED: 5",
+        "FAIL: 0 PASS: 5",
+        " FAIL  0 | PASS 5",
+        "error: 0\nwarnings: 0\n5 passed",
+        "web1 : ok=3 changed=1 unreachable=0 failed=0",
+        "PASS 5 FAIL 0",
+        "Success: no issues found in 12 source files",
+        "test result: ok. 0 passed; 0 failed\ntest result: ok. 5 passed; 0 failed",
+        "[10:01] Found 2 errors.\n[10:05] File change detected.\n[10:06] Found 0 errors.",
+    ],
+)
+def test_a_count_of_no_failures_is_no_failure(output: str) -> None:
+    assert outcome_of(output, has_failed=False) == "passes"
+
+
+@pytest.mark.parametrize(
+    ("output", "outcome"),
+    [
+        ("FAIL: 0 PASS: 5", "ran"),
+        ("Found 3 errors (3 fixed, 0 remaining).", "ran"),
+        ("Found 2 errors.\nFile change detected.\nFound 0 errors.", "ran"),
+        ("Found 3 errors (3 fixed, 0 remaining).\nexit code 1", "fails"),
+        ("5 passed\nexit code 1", "fails"),
+    ],
+)
+def test_a_failure_is_in_doubt_if_only_words_say_so_and_others_take_them_back(output: str, outcome: str) -> None:
+    assert outcome_of(output, has_failed=True) == outcome
+
+
+@pytest.mark.parametrize("output", ["1/2 checks passed\n2/2 checks passed", "✓ reports 2 errors\n3 passing"])
+def test_a_count_that_was_reached_or_that_a_test_is_named_after_is_no_failure(output: str) -> None:
+    assert outcome_of(output, has_failed=False) != "fails"
+
+
+@pytest.mark.parametrize("command", ["python -m unittest", "pre-commit run --all-files"])
+def test_runners_of_tests_and_of_hooks_are_checks(command: str) -> None:
+    assert checks_in(command) == [command]
+
+
+@pytest.mark.parametrize(
+    ("command", "other"),
+    [
+        ("pytest -q --ignore=tests/test_pay.py", "pytest -q"),
+        ("pytest --ignore tests/a.py", "pytest tests/a.py"),
+        ("pytest --deselect tests/a.py::t", "pytest"),
+        ("pytest --lf", "pytest"),
+        ("pytest --collect-only", "pytest"),
+        ("ENV=prod ./check.sh", "ENV=dev ./check.sh"),
+        ("rake test TEST=a", "rake test"),
+        ("cargo test --lib", "cargo test"),
+        ("cargo build", "cargo build --release"),
+        ("go test -short ./...", "go test ./..."),
+        ("go test ./...", "go test -race ./..."),
+        ("npm test --workspace=a", "npm test"),
+        ("mvn test -Dtest=Foo", "mvn test"),
+        ("./check.sh", "./check.sh --strict"),
+        ("python verify.py --table=a", "python verify.py --table=b"),
+        ("python -m pytest", "python -m unittest"),
+        ("bash -c 'pytest a.py'", "bash -c 'pytest b.py'"),
+        ("mocha --color test/a.js", "mocha test/b.js"),
+        ("docker build -f a.Dockerfile .", "docker build -f b.Dockerfile ."),
+    ],
+)
+def test_a_run_with_other_options_or_variables_is_not_wider(command: str, other: str) -> None:
+    assert not is_wider(command, other)
+
+
+@pytest.mark.parametrize(
+    ("command", "other"),
+    [
+        ("pytest -q --tb=short -n 4", "pytest -x --color never -n 8"),
+        ("pytest", "pytest -q --ignore=tests/a.py"),
+        ("pytest", "pytest --lf"),
+        ("cargo test", "cargo test --lib"),
+        ("go test -race -count=1 -v ./...", "go test ./..."),
+        ("pytest --cov=src", "pytest"),
+        ("NO_COLOR=1 npm test", "npm test"),
+        ("pytest -m 'not slow'", "pytest -m 'not slow' tests/a.py"),
+        ("rspec spec/a.rb", "rspec spec/a.rb:12"),
+        ("ENV=prod ./check.sh", "ENV=prod ./check.sh -v"),
+    ],
+)
+def test_a_run_is_wider_whatever_it_shows_and_if_it_chooses_less(command: str, other: str) -> None:
+    assert is_wider(command, other)
+
+
+def test_a_narrower_run_does_not_resolve_a_failure() -> None:
+    failed = ran(1, "pytest -q", "FAILED tests/test_pay.py::test_x\n1 failed, 9 passed")
+    checks = state_of(*failed, *ran(2, "pytest -q --ignore=tests/test_pay.py", "9 passed")).checks
+    assert checks["pytest -q"].outcome == "fails"

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Final, NamedTuple
 
 from buoyline.compression.extractive.file_names import entered
-from buoyline.compression.identifiers import error_lines, readable
+from buoyline.compression.identifiers import error_lines, exit_status, readable
 from buoyline.compression.work_state import FileOperation, Outcome
 
 MAX_COMMAND_CHARS: Final = 4_000
@@ -16,56 +15,95 @@ MAX_COMMAND_CHARS: Final = 4_000
 MAX_END_CHARS: Final = 200
 MAX_ECHO_CHARS: Final = 20_000
 
-_STEPS = re.compile(r"&&|\|\||;|\n")
+_STEPS = re.compile(r"&&|\|\||;|\n|(?<![&>|<\\])&(?![&>])")
 _QUOTED = re.compile(
-    r"<<-?[ \t]{0,4}['\"]?([A-Za-z_]\w*)['\"]?(?P<rest>[^\n]*)\n(?:.*?^[ \t]*\1[ \t]*$|.*)"
-    r"|\"(?:[^\"\\]|\\.)*\n(?:[^\"\\]|\\.)*\"|'[^']*\n[^']*'",
+    r"(?<!<)<<-?\s*['\"]?([A-Za-z_]\w*)['\"]?(?P<rest>[^\n]*)\n(?:(?:.*?\n)??[ \t]*\1[ \t]*$|.*\Z)"
+    r"|\"(?:[^\"\\\n]|\\.)*\n(?:[^\"\\]|\\.)*\"|'[^'\n]*\n[^']*'",
     re.DOTALL | re.MULTILINE,
 )
-"""Here-documents, and quoted texts of several lines: their words run nothing, but the rest of the first line does."""
+"""Here-documents, to the end if theirs was cut off, and quoted texts of several lines: their words run nothing.
+
+The rest of the line that begins a here-document does run: ``cat <<EOF > a.py`` writes a file.
+"""
 
 _LOOKS = re.compile(
     r"\s*(?:cd|ls|cat|grep|rg|find|head|tail|echo|git|gh|sed|mkdir|cp|mv|rm|touch|export|chmod|which|kill|sleep|stat|wc|diff"
     r"|tree|file|ps|du|df|sort|awk|jq|curl|wget|tar|ln|tee|unlink|printf|for|open|code|pushd|less|type)\b"
 )
 _CHECKS = re.compile(
-    r"(?:^|[^a-z])(?:py|vi|je|un|unit|no)?"
-    r"(?:tests?|lint|check|typecheck|build|compile|verify|validate|spec|ci|vet|clippy|e2e"
-    r"|pre-commit|mypy|right|ruff|eslint|stylelint|tsc|tsgo|jest|vitest|mocha|tox|nox|ctest|gradle|mvn)(?:$|[^a-z])",
+    r"(?:^|[^a-z])(?:py|vi|je|un|no|unit)?"
+    r"(?:tests?|lint|check|typecheck|build|compile|verify|validate|spec|ci|vet|clippy|e2e|pre-commit run"
+    r"|mypy|right|ruff|eslint|stylelint|tsc|tsgo|jest|vitest|mocha|tox|nox|ctest|gradle|mvn)(?:$|[^a-z])",
     re.IGNORECASE,
 )
 _PASSED = re.compile(
-    r"(?<!\bnot )(?<!\bNOT )\b(?:[1-9]\d* pass(?:ed|ing)?|0 (?:issues|errors|failures|failed|problems)"
-    r"|no (?:issues|errors|problems)"
-    r"|all (?:tests|checks) (?:passed|pass)|PASS(?:ED)?|BUILD SUCCESS\w*|success(?:ful(?:ly)?)?|succeeded|OK|ok)\b"
+    r"\b(?:[1-9]\d* pass(?:ed|ing)?|0 (?:issues|errors|failures|failed|problems)|no (?:issues|errors|problems)"
+    r"|all (?:tests|checks) (?:passed|pass)|PASS(?:ED)?|BUILD SUCCESS\w*|success(?:ful(?:ly)?)?|succeeded|OK|ok"
+    r"|fixed, 0 remaining)\b|\.{3}Passed$",
+    re.MULTILINE,
 )
+_ZERO = r"(?![^\w\n]{0,9}\b0[ \t]{0,9}(?:$|[,;|)]|\w{1,20}[ \t]{0,9}[:=]?[ \t]{0,9}\d))"
 _FAILED = re.compile(
-    r"^\s{0,9}(?:FAIL(?:ED)?\b(?!\s{0,3}[:=]\s{0,3}0\b)|--- FAIL|not ok \d|npm (?:ERR!|error)|BUILD FAIL"
-    r"|error(?:\[\w+\]| TS\d+)?:(?!\s{0,3}0\b)|make(?:\[\d+\])?: \*\*\* )"
-    r"|(?<![\w.])[1-9]\d* (?:tests? )?(?:fail|failed|failing|failures?)\b|(?<![\w.])[1-9]\d* errors?(?= in \d| during)"
-    r"|(?i:(?<![\w\[,-])(?:fail|failed|failures?|errors?|unreachable)\"?[ \t]{0,3}[:=][ \t]{0,3}[1-9]\d{0,5}\b(?!:))"
-    r"|^# fail [1-9]|(?i:\bsuccess(?:ful)?\"?[ \t]{0,3}[:=][ \t]{0,3}false\b|\bnot success)|\bNOT OK\b"
-    r"|\bELIFECYCLE\b|\bINTERNALERROR>|\bSegmentation fault(?: \(core dumped\))?\s*$|^\S*python[\d.]*: No module named "
-    r"|\bERROR task failed|\berror TS\d+:",
+    rf"^\s{{0,9}}(?:FAIL(?:ED)?\b{_ZERO}|--- FAIL|not ok \d|npm (?:ERR!|error)|BUILD FAIL)"
+    rf"|^\s{{0,9}}error(?:\[\w+\]| TS\d+)?:{_ZERO}"
+    r"|(?<![\w.])[1-9]\d* (?:tests? )?(?:failed|failing|failures?)\b(?![ \t]{0,9}[:=][ \t]{0,9}\d)"
+    r"|\bERROR task failed|\berror TS\d+:"
+    r"|^[ \t]{0,9}(?:[A-Z_]{3,40}[ \t]{1,9})?(?:[Tt]ests?|[Bb]uild|[Cc]ommand|[Cc]heck|[Ss]cript) failed"
+    r"(?: with\b|[.:!]|[ \t]{0,9}$)"
+    r"|^[\w.-]{1,40}(?:\[\d+\])?: \*\*\* |\.{3}Failed$|\bSegmentation fault\b|\(core dumped\)"
+    r"|^(?!\S{0,200}Error:)\S{1,200}: No module named \S+$"
+    r"|\b(?:threshold|coverage)\b[^\n]{0,80} not (?:met|reached)\b",
     re.MULTILINE,
 )
 """What checks print only if they fail."""
 
+_COUNT = re.compile(
+    r"(?<![\w.\[-])(?P<word>(?i:fail(?:ed|ures?|s)?|errors?|unreachable|pass(?:ed)?|ok))"
+    r"(?:[\"']?[ \t]{0,9}[=:][ \t]{0,9}|(?<=FAIL|PASS)[ \t]{1,9}|(?<=\W fail)[ \t](?=\d+$))"
+    r"(?P<number>\d+)\b(?=[ \t]{0,9}(?:$|[,;|(){}\]]|\.(?!\d)|\w{1,20}[\"']?[ \t]{0,9}[=: ]))"
+    r"|(?<![\w.-])(?P<before>\d+) (?P<behind>(?i:fail|passed|pass)\b(?!-))(?![ \t]{0,9}[:=])"
+    r"|(?:^[^\w✓√\n]{0,9}|[,;|:(/][ \t]{0,3}|\b(?:[Ff]ound|and|with) )(?P<errors>\d+) errors?"
+    r"(?=[ \t=]{0,99}$|[,.;!)]| in\b| during\b| generated\b)",
+    re.MULTILINE,
+)
+"""A count and what it counts, in either order; counts of what passed are found so that theirs belong to no failure."""
+
 _SHARE = re.compile(
-    r"\b(\d{1,6})(?:/| of )(\d{1,6}) (?:tests?|checks?|specs?)\b[^\n]{0,20}\b(?:pass\w*|ok)\b", re.IGNORECASE
+    r"(?<![\w./])(\d{1,9})(?: ?/ ?| (?:out )?of )(\d{1,9}) (?:\w{1,20} ){0,2}"
+    r"(?i:pass(?:ed|ing)?|ok|succeeded|successful)\b"
 )
-_UNFINISHED = re.compile(
-    r"\bKeyboardInterrupt\b|\bstill running\b|(?<![\w.])[1-9]\d* (?:tests? )?(?:interrupted|did not run)\b"
-    r"|\bthresholds?\b[^\n]{0,80}\bnot met\b|\b0 (?:examples|tests|specs)\b|\bno tests (?:ran|found|were)\b",
-    re.IGNORECASE,
+_NOT_PASSED = re.compile(
+    r"\b(?i:not|never|didn't)[ -](?i:pass(?:ed|ing)?|ok|success\w*|succeed(?:ed)?)\b"
+    r"|\b(?i:success(?:ful)?|ok|pass(?:ed)?)[\"']?[ \t]{0,3}[=:?][ \t]{0,3}[\"']?(?i:false\b|no\b(?![ \t]{0,3}\w))"
 )
-"""Nothing was checked, or not to the end."""
+"""A word of passing that is denied."""
+
+_TESTS = r"(?:pass(?:ed|ing)?|(?:tests?|examples?|specs?|scenarios?)(?! fail| error))\b"
+_NONE_RAN = re.compile(rf"(?<![\w.])0 {_TESTS}")
+_SOME_RAN = re.compile(rf"(?<![\w.])[1-9]\d* {_TESTS}")
 
 _ABORTED = re.compile(r"\b(?:aborted|interrupted|cancelled|timed out)\b[^\n]{0,80}\s*\Z", re.IGNORECASE)
+_CUT_SHORT = re.compile(
+    r"^!{3,} [^\n]{1,200} !{3,}$|^INTERNALERROR>|(?<![\w.])[1-9]\d* (?:interrupted|did not run)\b", re.MULTILINE
+)
+_GOES_ON = re.compile(r"\bstill running\b", re.IGNORECASE)
+_ROUND = re.compile(
+    r"^[ \t]{0,9}(?:\[?\d[\d:. ]{3,30}(?:[AP]M)?\]?[ -]{0,3})?"
+    r"(?:(?:[Ff]ile )?[Cc]hanges? detected\b|RERUN  |Restarting due to )",
+    re.MULTILINE,
+)
+"""How the output of a command that watches files goes on after a change."""
+
 _SILENT = re.compile(r"\W*(?:[\w ]{0,40}\bno output|[\w ,]{0,60}did not produce any output)\W*", re.IGNORECASE)
 _FILTER = re.compile(r"(?<!\|)\|(?!\|)\s*(?!(?:head|tail|cat|tee|less)\b)\S")
-_DIVERTED = re.compile(r"\s*(?:(?<![=<-])(?:&|\b[12])?>{1,2}\s{0,4}(?:&\d|[\w./~@+$-]{1,400})|(?<!&)&\s*\Z)")
-_BACKGROUND = re.compile(r"^\s*nohup\s+")
+_REDIRECTED = re.compile(
+    r"(?P<quoted>'[^']*'|\"(?:[^\"\\]|\\.)*\")"
+    r"|(?<![=\-<>])\s{0,4}(?:\b\d|&)?>{1,2}(?:(?P<stream>&\d)|[|&]?\s{0,4}(?:'[^']*'|\"[^\"]*\"|[^\s;|&<>]+))"
+)
+"""A quoted text, in which ``>`` redirects nothing, or a redirection to a stream or to a file."""
+
+_DETACHED = re.compile(r"nohup\s+")
+_GROUP_END = re.compile(r"[)}]|done\b")
 MAX_FAILING_LINES: Final = 3
 
 _COUNTS = re.compile(r"\b(?:[1-9]\d* pass|0 \w+|all (?:tests|checks))", re.IGNORECASE)
@@ -90,15 +128,19 @@ _PUSH = re.compile(
 
 
 def checks_in(command: str) -> list[str]:
-    """Return the steps of a command that check the work, without directories, filters and comments, each once."""
-    kept = [readable(_DIVERTED.sub("", _BACKGROUND.sub("", _unfiltered(step)))) for step in _checking_steps(command)]
-    return list(dict.fromkeys(filter(None, kept)))
+    """Return the steps of a command that check the work, each once.
+
+    Directories, filters, redirections and comments are no part of them: with or without, it is one check.
+    """
+    return list(dict.fromkeys(filter(None, (_check_in(step) for step in _steps_of(command)))))
 
 
-def _checking_steps(command: str) -> Iterator[str]:
-    for step in _steps_of(command):
-        if _CHECKS.search(step[:200]) and not _LOOKS.match(step) and not step.startswith("#"):
-            yield step
+def _check_in(step: str) -> str:
+    """Return the check that a step runs; empty if it runs none."""
+    if _LOOKS.match(step) or step.startswith("#"):
+        return ""
+    shown = _unfiltered(_REDIRECTED.sub(lambda found: found["quoted"] or "", step))
+    return readable(_DETACHED.sub("", shown, count=1)) if _CHECKS.search(shown[:200]) else ""
 
 
 def _unfiltered(step: str) -> str:
@@ -107,12 +149,25 @@ def _unfiltered(step: str) -> str:
     return step if found is None else found[0]
 
 
+_WORD = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
+_SET = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _NARROWING = re.compile(
-    r"-(?:run|k|t|m)|--?(?:filter|grep|testNamePattern|test-name-pattern|only|select|run|ignore|ignore-glob|deselect"
-    r"|exclude|skip|lib|short|workspace|package|project|changed|lf|last-failed|shard|chdir|Dtest)(?:=.*)?"
+    r"-(?:run|k|t|m)|--?(?:filter|grep|testNamePattern|test-name-pattern|only|select|run)(?:=.*)?"
+    r"|--(?:ignore|deselect|exclude|package|tests)(?:=.*)?|--workspace=.*|-Dtest=.*|-pl"
 )
-_FLAG = re.compile(r"--?(?:lib|short|changed|lf|last-failed)")
-"""It has no value."""
+"""Options that choose among the tests; a value follows them."""
+
+_NARROWING_FLAG = re.compile(r"--?short|--(?:lib|bins|doc|lf|last-failed|changed)")
+_NEUTRAL = re.compile(
+    r"--|-[qvsx]{1,4}|-r[AaEefFpPsSwxX]{1,4}|-[nj]\d*|--?count(?:=.*)?"
+    r"|--?(?:verbose|quiet|silent|tb|colou?r|no-colou?r|no-header|no-summary|nocapture|showlocals|durations|exitfirst"
+    r"|maxfail|fail-?fast|no-fail-fast|bail|jobs|parallel|numprocesses|reporter|timeout|progress|no-progress)(?:=.*)?"
+    r"|\w*COLOR=.*|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE)=.*"
+)
+"""Options and variables that change what is shown, how fast, and what happens after a failure, but no outcome."""
+
+_NEUTRAL_VALUE = re.compile(r"\d+[ms]?|auto|always|never|yes|no|short|long|line|native")
+_STRICTER = re.compile(r"--?(?:race|strict|cover|coverage)|--cov\b.*")
 _ECHOED = re.compile(r"^(?:\[[^\]\n]{1,60}\] )?[$>] (\S[^\n]{0,400})$", re.MULTILINE)
 """A runner's output names the commands that it runs."""
 
@@ -123,36 +178,67 @@ def is_wider(command: str, other: str) -> bool:
     >>> is_wider("pytest -q", "pytest tests/test_a.py"), is_wider("pytest tests/test_a.py", "pytest")
     (True, False)
     """
-    (program, options, targets), (old_program, old_options, old_targets) = _parts(command), _parts(other)
-    if program != old_program or not options <= old_options:
+    new, old = _parts(command), _parts(other)
+    if new.program != old.program or not new.choosing <= old.choosing or not old.others <= new.others:
         return False
-    within = [target.rstrip("./") for target in targets]
-    return not targets or (bool(old_targets) and all(any(_is_in(old, new) for new in within) for old in old_targets))
+    if not all(_STRICTER.fullmatch(option) for option in new.others - old.others):
+        return False
+    within = [target.rstrip("./") for target in new.targets]
+    if not within:
+        return True
+    return bool(old.targets) and all(any(_is_in(target, place) for place in within) for target in old.targets)
 
 
 def _is_in(target: str, directory: str) -> bool:
     bare = target.rstrip("./")
-    return not directory or bare == directory or bare.startswith((f"{directory}/", f"{directory}::"))
+    return not directory or bare == directory or bare.startswith((f"{directory}/", f"{directory}:"))
 
 
-def _parts(command: str) -> tuple[str, frozenset[str], list[str]]:
-    """Return program and subcommand, the options that choose among the tests, with their values, and the targets."""
-    all_words = command.split()
-    words = [word for word in all_words if "=" not in word or word.startswith("-")]
-    size = 3 if words[1:2] in (["run"], ["exec"]) else 2 if _has_subcommand(words) else 1
-    options = set(takewhile(lambda word: "=" in word and not word.startswith("-"), all_words))
+class _Parts(NamedTuple):
+    """What a check is made of.
+
+    Attributes:
+        program: The program and its subcommand.
+        choosing: The options that choose among the tests, with their values.
+        others: Other options and variables that may change the outcome.
+        targets: The other words.
+    """
+
+    program: str
+    choosing: frozenset[str]
+    others: frozenset[str]
+    targets: tuple[str, ...]
+
+
+def _parts(command: str) -> _Parts:
+    found = _WORD.findall(command)
+    words = [word for word in found if not _SET.fullmatch(word)]
+    is_named_third = words[1:2] in (["run"], ["exec"], ["-m"])
+    size = 3 if is_named_third else 2 if _has_subcommand(words) else 1
+    choosing: set[str] = set()
+    others = {word for word in found if _SET.fullmatch(word) and not _NEUTRAL.fullmatch(word)}
     targets: list[str] = []
-    is_value = False
+    before = ""
     for word in words[size:]:
-        if is_value:
-            options.add(word)
-            is_value = False
+        if _NARROWING.fullmatch(before) and "=" not in before:
+            choosing.add(word)
+            before = ""
+            continue
+        if _NARROWING.fullmatch(word) or _NARROWING_FLAG.fullmatch(word):
+            choosing.add(word)
         elif word.startswith("-"):
-            is_value = _NARROWING.fullmatch(word) is not None and "=" not in word and not _FLAG.fullmatch(word)
-            options |= {word} if _NARROWING.fullmatch(word) else set()
-        elif not word.startswith("'"):
+            others |= set() if _NEUTRAL.fullmatch(word) else {word}
+        elif not _is_neutral_value(before, word):
             targets.append(word)
-    return " ".join(words[:size]), frozenset(options), targets
+            # Nobody knows whether it is the option's value.
+            others |= {f"{before} {word}"} if before in others and not _STRICTER.fullmatch(before) else set()
+        before = word
+    return _Parts(" ".join(words[:size]), frozenset(choosing), frozenset(others), tuple(targets))
+
+
+def _is_neutral_value(option: str, word: str) -> bool:
+    is_option = option.startswith("-") and re.fullmatch(r"-[qvsx]+|--", option) is None
+    return is_option and _NEUTRAL.fullmatch(option) is not None and _NEUTRAL_VALUE.fullmatch(word) is not None
 
 
 def _has_subcommand(words: Sequence[str]) -> bool:
@@ -170,33 +256,84 @@ def outcome_of(text: str, *, has_failed: bool, is_filtered: bool = False) -> Out
 
     Args:
         text: The output.
-        has_failed: The result is marked as failed, or its exit status says so.
-        is_filtered: The output goes to a filter or a file, so that silence means nothing.
+        has_failed: The result is marked as failed, or its exit status or its words say so.
+        is_filtered: The command keeps its output back, so that silence means nothing.
     """
-    if _ABORTED.search(text[-MAX_END_CHARS:]):
+    is_silent = not text.strip() or _SILENT.fullmatch(text) is not None
+    if is_silent and not has_failed:
+        return "ran" if is_filtered else "passes"
+    newest = _newest_round(text)
+    if _counts_failures(newest):
+        return "fails"
+    if _is_cut_short(newest):
         return "ran"
     if has_failed:
+        return "ran" if _is_taken_back(newest, text) else "fails"
+    if _FAILED.search(newest):
         return "fails"
-    shares = [(int(some), int(most)) for some, most in _SHARE.findall(text)]
-    if _FAILED.search(text) or any(some < most for some, most in shares):
-        return "fails"
-    if any(error_lines(text)) or _UNFINISHED.search(text):
-        return "ran"
-    if _PASSED.search(text) or any(some for some, _ in shares):
-        return "passes"
-    is_silent = not text.strip() or _SILENT.fullmatch(text) is not None
-    return "passes" if is_silent and not is_filtered else "ran"
+    return "passes" if not any(_errors(newest)) and _says_passed(newest) else "ran"
+
+
+def _newest_round(text: str) -> str:
+    """Return the output behind the last change of a watched file; all of it if nothing was watched."""
+    start = max((found.end() for found in _ROUND.finditer(text)), default=0)
+    return text[start:]
+
+
+def _counts_failures(text: str) -> bool:
+    """Return whether a count of failures is not zero, or a share of what passed is not the whole."""
+    for found in _COUNT.finditer(text):
+        word = found["word"] or found["behind"] or "errors"
+        number = found["number"] or found["before"] or found["errors"]
+        if not word.lower().startswith(("pass", "ok")) and number.strip("0"):
+            return True
+    shares = _SHARE.findall(text)
+    return bool(shares) and int(shares[-1][0]) < int(shares[-1][1])
+
+
+def _is_cut_short(text: str) -> bool:
+    """Return whether a run was interrupted, or goes on: what passed so far is not all."""
+    end = text[-MAX_END_CHARS:]
+    cut = _ABORTED.search(end) or _CUT_SHORT.search(text)
+    return (cut or _GOES_ON.search(text[:MAX_END_CHARS]) or _GOES_ON.search(end)) is not None
+
+
+def _is_taken_back(newest: str, text: str) -> bool:
+    """Return whether the words that read like a failure are of an earlier round, count nothing, or were repaired."""
+    if exit_status(text) or not any(error_lines(text)) or _FAILED.search(newest):
+        return False
+    return not any(_errors(newest)) or "fixed, 0 remaining" in newest
+
+
+def _errors(text: str) -> Iterator[str]:
+    """Yield the lines that read like errors and do not begin with a count, which is zero if it is no failure."""
+    return (line for line in error_lines(text) if not _COUNT.match(line))
+
+
+def _says_passed(text: str) -> bool:
+    if _NOT_PASSED.search(text):
+        return False
+    if _NONE_RAN.search(text) and not _SOME_RAN.search(text):
+        return False
+    return _PASSED.search(text) is not None or _SHARE.search(text) is not None
 
 
 def is_filtered(command: str) -> bool:
-    """Return whether a command keeps the output of a check back, by a pipe or a file, or does not wait for it."""
-    bare = [_UNQUOTED.sub("''", step) for step in _checking_steps(command)]
-    return any(_FILTER.search(step) or _BACKGROUND.match(step) or _is_diverted(step) for step in bare)
+    """Return whether the silence of a command says nothing about its checks.
+
+    A filter or a file has their output then, or they still run in the background.
+    """
+    if _FILTER.search(_UNQUOTED.sub("''", command)) is not None:
+        return True
+    return any(
+        separator == "&" or _DETACHED.match(step) is not None or _is_redirected(step)
+        for step, separator in _separated(command)
+        if _check_in(step) or _GROUP_END.match(step)
+    )
 
 
-def _is_diverted(step: str) -> bool:
-    found = (match[0].strip() for match in _DIVERTED.finditer(step))
-    return any(not one.startswith(("2>", ">&")) for one in found)
+def _is_redirected(step: str) -> bool:
+    return any(not found["quoted"] and not found["stream"] for found in _REDIRECTED.finditer(step))
 
 
 def failing_lines(text: str) -> list[str]:
@@ -204,7 +341,8 @@ def failing_lines(text: str) -> list[str]:
 
     A test within a test that is named already, such as ``TestParse/empty`` after ``TestParse``, says nothing more.
     """
-    lines = dict.fromkeys(shown for line in text.splitlines() if _FAILED.search(line) and (shown := readable(line)))
+    failing = (line for line in _newest_round(text).splitlines() if _FAILED.search(line) or _counts_failures(line))
+    lines = dict.fromkeys(shown for line in failing if (shown := readable(line)))
     found: list[str] = []
     for line in lines:
         if not any(f"{max(outer.split(), key=len)}/" in line for outer in found):
@@ -262,15 +400,20 @@ def entered_first(command: str) -> str:
 
 def _steps_of(command: str) -> list[str]:
     """Return the steps of a command, without here-documents; a separator in quotes separates nothing."""
+    return [step for step, _ in _separated(command)]
+
+
+def _separated(command: str) -> list[tuple[str, str]]:
+    """Return the steps of a command, each with the separator behind it; it is ``&`` behind one in the background."""
     text = _QUOTED.sub(lambda found: f"''{found['rest'] or ''}", command[:MAX_COMMAND_CHARS])
     quoted = [match.span() for match in _UNQUOTED.finditer(text)]
-    steps: list[str] = []
+    steps: list[tuple[str, str]] = []
     start = 0
     for found in _STEPS.finditer(text):
         if not any(begin < found.start() < end for begin, end in quoted):
-            steps.append(text[start : found.start()].strip())
+            steps.append((text[start : found.start()].strip(), found[0]))
             start = found.end()
-    return [step for step in (*steps, text[start:].strip()) if step]
+    return [(step, separator) for step, separator in (*steps, (text[start:].strip(), "")) if step]
 
 
 def _changes(step: str) -> Iterator[FileChange]:
