@@ -1257,6 +1257,27 @@ def test_what_follows_the_mark_of_a_here_document_is_part_of_the_command(
     assert [(change.operation, change.path) for change in files_in(command)] == changes
 
 
+@pytest.mark.parametrize(
+    "task",
+    [
+        "<task>Fix the parser. Never touch legacy/vault.</task>\n<context>It is old.</context>",
+        "[IMPORTANT: fix the parser, and never touch legacy/vault]",
+    ],
+)
+def test_a_task_in_tags_or_brackets_is_the_users(task: str) -> None:
+    summary = summary_of(said("user", task), *ran(1, "ls", "a.txt"), said("user", "Also update the docs."))
+    assert "ix the parser" in summary
+    assert "ever touch legacy/vault" in summary
+
+
+def test_what_a_signed_message_forbids_is_kept() -> None:
+    talk = [said("user", "Answer the tickets.")]
+    for number in range(4):
+        words = "Never promise a refund." if number == 1 else f"Close ticket r{number}."
+        talk += [said("user", f"{words}\n\nBest regards,\nTom"), *ran(number, f"cat r{number}", "text")]
+    assert "User: “Never promise a refund.”" in summary_of(*talk)
+
+
 # Checks behind which something changed.
 
 

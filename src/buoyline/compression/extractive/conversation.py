@@ -10,7 +10,7 @@ from typing import Final
 from buoyline.compression.extractive.fact_text import ANSWERED, cut
 from buoyline.compression.extractive.lines import LineFinder, Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS, OccurrenceIndex, Occurrences, likelihood
-from buoyline.compression.extractive.phrases import asks, chars_of
+from buoyline.compression.extractive.phrases import asks, chars_of, forbids
 from buoyline.compression.extractive.snippets import Sections
 from buoyline.compression.extractive.speech import (
     ending_of,
@@ -138,8 +138,10 @@ class Conversation:
         if source.index in self._injected:
             return True
         text = source.message.text
-        is_task = source is self._first and not self.has_task
-        return is_made_by_machine(text) or (ending_of(text) in self._endings and not is_task)
+        if source is self._first and not self.has_task:
+            return False  # a task may be in tags
+        # A person may sign each message, and what that forbids must not be lost.
+        return is_made_by_machine(text) or (ending_of(text) in self._endings and not forbids(text))
 
     @property
     def last_operation(self) -> int:
