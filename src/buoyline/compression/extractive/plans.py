@@ -65,7 +65,7 @@ _OTHER_NUMBER = re.compile(
     r"(?:#\d{1,6}(?:,| and| or| und|/)\s{0,2}){0,6}|\w)$",
     re.IGNORECASE,
 )
-"""What stands before a ``#`` that counts something else than the items: ``PR #2``, ``issues #2 and #3``, ``name#2``."""
+"""Text before a ``#`` that counts something else than the items: ``PR #2``, ``issues #2 and #3``, ``name#2``."""
 
 _STATEMENT = re.compile(r"\s{1,3}(?:is|was|has|ist|war|wurde|est|fue)(?:n['\u2019]t)?\b", re.IGNORECASE)
 _WORD_OF_ITEM = re.compile(r"[^\W\d_]{3,}")
