@@ -95,7 +95,7 @@ _SAYS_NOT = re.compile(
     re.IGNORECASE,
 )
 _ONLY_WANTED = re.compile(
-    r"\b(?:should|shall|must|can|could|may|might|ought|(?:need|ha(?:ve|s))s? to|let|get|want|needs?|start|begin|next"
+    r"\b(?:should|must|can|could|may|might|ought|(?:need|ha(?:ve|s))s? to|let|get|want|needs?|start|begin|next"
     r"|still|open|pending|blocked|remain\w*|when|after|before|unless"
     r"|soll\w*|muss|m\u00fcss\w*|kann|k\u00f6nn\w*|offen|sobald|nachdem|bevor|bis)\b|\u5c1a|\u5f85|\u5fc5\u987b|\u5e94",
     re.IGNORECASE,

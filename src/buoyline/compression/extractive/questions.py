@@ -75,7 +75,7 @@ _BACK_WORDS = re.compile(
     r"[\u54ea\u8c01\u4f55]|\u4ec0\u4e48|\u600e\u4e48|\u4e3a\u4ec0\u4e48|\u5417[?\uff1f]"
     r"|\u3069[\u306e\u308c\u3046]|\u306a\u305c|\u3044\u3064"
 )
-"""Words of questions; a request such as "can you ...?" and a proposal such as "what about ...?" are none."""
+"""Words of questions; a request such as "can you ...?" and a proposal such as "what about ...?" ask nothing."""
 
 
 class AskedQuestion(NamedTuple):
