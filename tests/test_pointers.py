@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from buoyline.window import ContextCompressed, Event
 
 COUNTER = default_counter()
 MARK = re.compile(r" \[([^\[\]\s:]+):([0-9]+(?:-[0-9]+)?(?:,[0-9]+(?:-[0-9]+)?)*)\]")
+HEADING = re.compile(r"## [0-9]+ \w+ · ")
 STRING = re.compile(r"[A-Za-z0-9_./:@+~-]*(?:[0-9_/]|[a-z][A-Z])[A-Za-z0-9_./:@+~-]*")
 BLANK = re.compile(
     "(?:\\\\x1b|\x1b)\\[[0-9;?]*[A-Za-z]|\\\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})|[\\s\x00-\x1f\x7f-\x9f\u200b-\u200f\ufeff]"
@@ -106,14 +108,24 @@ def _cited(directory: Path, pointers: Sequence[Pointer]) -> str:
     return cited
 
 
+def _with_rest(directory: Path, pointers: Sequence[Pointer]) -> str:
+    """Return the lines that *pointers* name, and those behind each to the end of its message."""
+    lines = (directory / "transcript.md").read_text("utf-8").split("\n")
+    messages = [number for number, text in enumerate(lines) if HEADING.match(text)]
+    ends = (next((start for start in messages if start >= pointer.start), len(lines)) for pointer in pointers)
+    return _cited(directory, [replace(pointer, end=end) for pointer, end in zip(pointers, ends, strict=True)])
+
+
 def unheld(draft: Draft, directory: Path) -> list[tuple[str, Line]]:
     """Return what *draft* claims and the lines that it names do not hold."""
     missing: list[tuple[str, Line]] = []
+    # What a new file defines is cited by the place where the file begins.
+    listed = {item.text for item in draft.items if item.kind == "edit" and "`" not in item.text}
     # Keys and values of a record are apart in a file, and several records on a line name their tool once.
     named = {item.text for item in draft.items if item.kind == "record"}
     records = named | {text.partition(": ")[2] for text in named}
     for line in _lines(draft):
-        cited = _cited(directory, line.pointers)
+        cited = (_with_rest if line.text in listed else _cited)(directory, line.pointers)
         unescaped = cited.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"').replace("\\\\", "\\")
         held = (_folded(cited), _folded(unescaped), _without_blanks(cited))
         missing += [

@@ -74,10 +74,10 @@ def edit_in(arguments: Mapping[str, Any]) -> Edit | None:
     return Edit(f"in {named[0]}: {edit.clause}", (named[1], *edit.lines))
 
 
-def beginning_of(arguments: Mapping[str, Any]) -> str:
+def beginning_of(arguments: Mapping[str, Any]) -> list[str]:
     """Return the first lines of a file that a call with *arguments* writes, without imports; empty for an edit."""
     said = (readable(line) for line in _content_in(arguments).splitlines()[:MAX_READ_LINES])
-    return " ".join(line for line in said if line and not _SETS_UP.match(line))
+    return [line for line in said if line and not _SETS_UP.match(line)]
 
 
 def _content_in(arguments: Mapping[str, Any]) -> str:

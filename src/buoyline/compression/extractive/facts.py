@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.citations import ARROW, CUT
@@ -239,9 +239,12 @@ def _writings(conversation: Conversation) -> Iterator[Fact]:
         name = _names([path])
         if is_whole_file(step.action.arguments):  # one that was written again has nothing of its earlier forms
             if is_last and (begin := beginning_of(step.action.arguments)):
-                text = f"{name} begins: {cut(begin, 4 * limits.line, limits.counter)}"
+                shown = cut(" ".join(begin), 4 * limits.line, limits.counter)
+                starts = accumulate((len(line) + 1 for line in begin), initial=0)
+                cited = [name, *(line for line, start in zip(begin, starts, strict=False) if start < len(shown))]
+                text = f"{name} begins: {shown}"
                 item = Fact("current_state", "beginning", text, None, step.call.index, weight=FACTS["beginning"])
-                yield _citing(item, conversation.citations.of(step.call, begin[:MIN_CHARS]))
+                yield _citing(item, conversation.citations.of(step.call, CUT.join(cited)))
         elif not is_last and (edit := edit_in(step.action.arguments)) is not None:
             text = f"{name}: {cut(edit.clause, 2 * limits.line, limits.counter)}"
             places = (conversation.citations.of(step.call, words) for words in (path, *edit.lines))
