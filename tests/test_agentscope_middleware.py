@@ -832,6 +832,29 @@ class TestSavedState:
         assert str(summaries(workspace)[-1]["text"]).startswith("[Summary of messages 0-")
         assert_sound(workspace)
 
+    @pytest.mark.parametrize(("session_id", "folder"), [("s2", "."), ("s1", "other")])
+    async def test_a_state_that_continues_as_another_session_loses_nothing(
+        self, tmp_path: Path, session_id: str, folder: str
+    ) -> None:
+        """The application copies a state: under a new id, or beside another workspace."""
+        agent = pilot(
+            ScriptedModel(context_size=4_000),
+            WorkspaceMiddleware(LocalWorkspace(tmp_path)),
+            of=state("s1", *full_context()),
+        )
+        await agent.compress_context()
+        copied = AgentState.model_validate_json(agent.state.model_dump_json())
+        workspace = LocalWorkspace(tmp_path / folder)
+        copied.session_id = session_id
+        copied.context += full_context()
+        held = [message.model_dump(mode="json") for message in copied.context]
+        agent = pilot(ScriptedModel(context_size=4_000), WorkspaceMiddleware(workspace), of=copied)
+        await agent.compress_context()
+        kept = [message.model_dump(mode="json") for message in agent.state.context]
+        everything = blocks_in([*archived(workspace, session_id), *kept])
+        assert everything[-len(blocks_in(held)) :] == blocks_in(held)
+        assert_sound(workspace)
+
     async def test_a_summary_of_agentscopes_own_is_archived_before_it_is_replaced(self, tmp_path: Path) -> None:
         workspace, of = LocalWorkspace(tmp_path), state("s1", *full_context())
         of.summary = "An older summary: the anchor is at 54.32 north."
