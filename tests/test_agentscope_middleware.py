@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -202,6 +203,68 @@ class TestResults:
         answer = await agent.reply(UserMsg("user", "Look."))
         assert answer.get_text_content() == "Seen."
         assert text_of(results_in(model.turns[-1].messages)[0]) == log(1)
+
+    async def test_a_whole_result_is_in_the_context_although_the_reply_ends_before_a_model_sees_it(
+        self, tmp_path: Path
+    ) -> None:
+        begun = asyncio.Event()
+
+        async def wait() -> str:
+            """Wait for ever."""
+            begun.set()
+            await asyncio.Event().wait()
+            return ""
+
+        model = ScriptedModel([[call("log", n=1), call("wait", "call_2")], [call("log", n=2)], "Seen."])
+        middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path), tool_rules={"log": ToolRule(offload="never")})
+        agent = pilot(model, middleware, tools=toolkit(log, wait))
+        task = asyncio.create_task(agent.reply(UserMsg("user", "Look.")))
+        await asyncio.wait_for(begun.wait(), 20)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert text_of(results_in(agent.state.context)[0]) == log(1)
+        await agent.reply(UserMsg("user", "Go on."))
+        assert [text_of(result) for result in results_in(agent.state.context) if result.name == "log"] == [
+            log(1),
+            log(2),
+        ]
+
+    async def test_a_rules_preview_that_does_not_fit_a_limit_is_a_third_of_it(self, tmp_path: Path) -> None:
+        rules = {"log": ToolRule(preview_tokens=900)}
+        agent = pilot(
+            ScriptedModel([[call("log", n=1)], "Seen."]),
+            WorkspaceMiddleware(LocalWorkspace(tmp_path), tool_rules=rules),
+            tool_result_limit=600,
+        )
+        await agent.reply(UserMsg("user", "Look."))
+        assert default_counter().count(text_of(results_in(agent.state.context)[0])) <= 200
+
+    async def test_a_hook_that_raises_loses_no_result(self, tmp_path: Path) -> None:
+        def refuse(event: Event) -> None:
+            raise RuntimeError(type(event).__name__)
+
+        middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path), on_event=refuse)
+        agent = pilot(ScriptedModel([[call("log", n=1)], "Seen."]), middleware)
+        with pytest.raises(ExceptionGroup) as caught:
+            await agent.reply(UserMsg("user", "Look."))
+        assert [str(error) for error in caught.value.exceptions] == ["ResultOffloaded"]
+        assert text_of(results_in(agent.state.context)[0]).startswith("[Tool result offloaded")
+
+    async def test_metadata_that_no_file_holds_are_kept_as_text(self, tmp_path: Path) -> None:
+        def measure() -> ToolChunk:
+            """Measure the depth."""
+            return ToolChunk(content=[TextBlock(text="9 fathoms")], metadata={"by": Path, "at": "\ud800"})
+
+        workspace = LocalWorkspace(tmp_path)
+        model = ScriptedModel([[call("measure")], "Seen."])
+        agent = pilot(model, WorkspaceMiddleware(workspace), tools=toolkit(measure))
+        await agent.reply(UserMsg("user", "Measure."))
+        (result,) = results_in(agent.state.context)
+        assert text_of(result) == "9 fathoms"
+        assert result.metadata == {"by": "<class 'pathlib.Path'>", "at": "\ud800"}
+        await agent.compress_context(ContextConfig(trigger_ratio=0.0001, reserve_ratio=0.00001))
+        assert "9 fathoms" in json.dumps(archived(workspace))
 
     async def test_an_offloader_in_the_documented_form_gets_agentscopes_own_block(self) -> None:
         offloader = Documented()

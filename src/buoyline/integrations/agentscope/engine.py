@@ -64,7 +64,7 @@ from buoyline.offloader import StoredResult
 from buoyline.window.budget import TokenBudget
 from buoyline.window.context import Context
 from buoyline.window.engine import Engine
-from buoyline.window.events import OverflowRecovered, reporting
+from buoyline.window.events import OverflowRecovered, ResultOffloaded, reporting
 from buoyline.window.hooks import DocumentHooks
 from buoyline.window.settings import config_to_json, document_of
 from buoyline.window.state import Entry, State
@@ -243,8 +243,17 @@ class AgentContexts:
         if memory.log.log is not None:
             await memory.log.write((await self._context_of(memory)).state)
 
-    async def take(self, agent: Agent, call: ToolCallBlock, response: ToolResponse) -> ToolResponse:
-        """Return *response* as it may be in the context; see `ResultIntake.take`."""
+    async def end(self, agent: Agent) -> None:
+        """Put results into the context that waited for a model call, since there is none, and write it down."""
+        memory = self._memory_of(agent)
+        put_back(agent, memory)
+        memory.held.clear()  # another reply may use the same ids
+        await self.keep(agent)
+
+    async def take(
+        self, agent: Agent, call: ToolCallBlock, response: ToolResponse
+    ) -> tuple[ToolResponse, list[ResultOffloaded]]:
+        """Return *response* as it may be in the context, and events to emit; see `ResultIntake.take`."""
         is_managed = await self.document_for(agent) is not None
         return await self._intake.take(agent, self._memory_of(agent), call, response, is_managed=is_managed)
 

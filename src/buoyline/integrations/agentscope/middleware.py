@@ -23,7 +23,7 @@ from buoyline.management.run import LEAST_PROGRESS
 from buoyline.offloader import Offloader, ToolRule
 from buoyline.offloader.protocol import abilities_of, instead_of
 from buoyline.tokens import Prices, TokenCounter, as_text_counter, default_counter
-from buoyline.window.events import OnEvent
+from buoyline.window.events import OnEvent, tell
 from buoyline.window.settings import Management, document_of
 from buoyline.workspace import LocalWorkspace, layout
 
@@ -180,7 +180,7 @@ class WorkspaceMiddleware(MiddlewareBase):
             if not callable(getattr(workspace, method, None)):
                 raise ConfigError("workspace", f"{type(workspace).__name__} has no {method}; {instead_of(workspace)}")
         self._workspace = workspace
-        self._instructions = instructions
+        self._instructions, self._on_event = instructions, on_event
         local = workspace if isinstance(workspace, LocalWorkspace) else None
         self._tools = [] if local is None else workspace_tools(local, max_tokens=lookup_tokens)
         settings = MiddlewareSettings(
@@ -229,7 +229,7 @@ class WorkspaceMiddleware(MiddlewareBase):
             async for given in next_handler(**input_kwargs):
                 yield given
         finally:
-            await self._contexts.keep(agent)
+            await self._contexts.end(agent)
 
     async def on_reasoning(
         self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., AsyncGenerator[Any, None]]
@@ -249,7 +249,10 @@ class WorkspaceMiddleware(MiddlewareBase):
         """
         async for given in next_handler(**input_kwargs):
             if isinstance(given, ToolResponse):
-                yield await self._contexts.take(agent, input_kwargs["tool_call"], given)
+                response, events = await self._contexts.take(agent, input_kwargs["tool_call"], given)
+                yield response
+                for event in events:  # the context has the result by now, whatever the user's hook raises
+                    tell(self._on_event, event)
             else:
                 yield given
 

@@ -15,16 +15,17 @@ from agentscope.agent import Agent
 from agentscope.message import TextBlock, ToolCallBlock, ToolResultBlock
 from agentscope.tool import ToolResponse
 
-from buoyline.errors import RedactionError, StorageError
+from buoyline.errors import MessageError, RedactionError, StorageError
 from buoyline.integrations.agentscope.agents import message_of, pieces_of, result_limit_of, tokens_of
 from buoyline.integrations.agentscope.context import DIALECT, AgentMemory, behind_head, noted
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.management.managers import text_numbers
 from buoyline.management.rules import TruncatedStub
 from buoyline.messages import Message, ToolCall
+from buoyline.messages.jsonl import spell
 from buoyline.offloader.stub import truncated
 from buoyline.tokens.messages import count_result
-from buoyline.window.events import ResultOffloaded, tell
+from buoyline.window.events import ResultOffloaded
 from buoyline.window.state import Entry, entry_beside
 from buoyline.window.tasks import beside
 
@@ -43,8 +44,8 @@ class ResultIntake:
 
     async def take(
         self, agent: Agent, memory: AgentMemory, call: ToolCallBlock, response: ToolResponse, *, is_managed: bool
-    ) -> ToolResponse:
-        """Return *response* as it may be in the context: the very object if it is small enough.
+    ) -> tuple[ToolResponse, list[ResultOffloaded]]:
+        """Return *response* as it may be in the context, the very object if it is small enough, and events to emit.
 
         A result is offloaded if it takes more than its limit, or half of the window, by the agent's own count or by
         buoyline's. If it cannot be stored, it stays whole. Under a document, all of it comes to the context. If
@@ -54,6 +55,7 @@ class ResultIntake:
             ConfigError: The middleware's settings cannot work with the agent's limit.
             MessageError: The tool gave what no message holds.
         """
+        response, events = _writable(response), list[ResultOffloaded]()
         given: Any = response  # whose own types leave the metadata open
         block = ToolResultBlock(
             id=call.id, name=call.name, output=given.content, state=given.state, metadata=given.metadata
@@ -64,9 +66,9 @@ class ResultIntake:
         entry = await entry_beside(native, index, self._bench.counter, dialect=DIALECT)
         whole, limit = _content_of(entry), agent.context_config.tool_result_limit
         if is_managed and not await _is_cut(agent, whole):
-            return response
+            return response, events
         try:
-            left = await (self._stored(agent, entry) if is_managed else self._offloaded(agent, call, entry))
+            left = await (self._stored(agent, entry) if is_managed else self._offloaded(agent, call, entry, events))
         except (StorageError, RedactionError) as error:
             logger.warning("session %s: the result of %r stays whole: %s", agent.state.session_id, call.id, error)
             left = entry
@@ -78,9 +80,11 @@ class ResultIntake:
             text = "\n".join(part.text for part in content if isinstance(part, TextBlock))
             tokens = max(int(limit * _HELD_SHARE), 1)
             content = [TextBlock(text=await beside(len(text), truncated, text, tokens, self._bench.counter))]
-        return response if content == response.content else response.model_copy(update={"content": content})
+        if content != response.content:
+            response = response.model_copy(update={"content": content})
+        return response, events
 
-    async def _offloaded(self, agent: Agent, call: ToolCallBlock, entry: Entry) -> Entry:
+    async def _offloaded(self, agent: Agent, call: ToolCallBlock, entry: Entry, events: list[ResultOffloaded]) -> Entry:
         """Offload a result that is over its limit."""
         limit, result = result_limit_of(agent), entry.message.results[0]
         theirs = await tokens_of(agent, [message_of("assistant", _content_of(entry))])
@@ -90,11 +94,8 @@ class ResultIntake:
         config = self._bench.settings.for_results(limit)
         planner, results = self._bench.offloading(agent.state.session_id, config, agent.model.context_size, {})
         called = replace(entry, message=Message("assistant", (ToolCall(call.id, call.name, call.input),)))
-        choices, events = await planner.choose([called, entry]), list[ResultOffloaded]()
-        left = await results.replace(entry, choices.get(entry.index, {}), events)
-        for event in events:
-            tell(self._bench.on_event, event)
-        return left
+        choices = await planner.choose([called, entry])
+        return await results.replace(entry, choices.get(entry.index, {}), events)
 
     async def _stored(self, agent: Agent, entry: Entry) -> Entry:
         """Store a whole result, and replace it by its beginning and its place."""
@@ -107,9 +108,28 @@ class ResultIntake:
 
 def put_back(agent: Agent, memory: AgentMemory) -> None:
     """Put held results into the context. Those that another task has not added yet wait for the next time."""
-    for block in agent.state.context[-1].content if memory.held and agent.state.context else ():
-        if isinstance(block, ToolResultBlock) and block.id in memory.held:
-            block.output = memory.held.pop(block.id)
+    for message in reversed(agent.state.context) if memory.held else ():
+        for block in reversed(message.content):  # the newest first: some models use a call's id again
+            if isinstance(block, ToolResultBlock) and block.id in memory.held:
+                block.output = memory.held.pop(block.id)
+
+
+def _writable(response: ToolResponse) -> ToolResponse:
+    """Return *response* with metadata that a file can hold; AgentScope itself could not save the others."""
+    given: Any = response
+    spoiled = {name: repr(value) for name, value in given.metadata.items() if not _has_json(value)}
+    if not spoiled:
+        return response
+    logger.warning("metadata of a tool's result have no JSON form and are kept as text: %s", ", ".join(spoiled))
+    return response.model_copy(update={"metadata": {**given.metadata, **spoiled}})
+
+
+def _has_json(value: object) -> bool:
+    try:
+        spell(value)
+    except MessageError:
+        return False
+    return True
 
 
 async def _is_cut(agent: Agent, content: Sequence[Any]) -> bool:

@@ -54,7 +54,7 @@ class MiddlewareSettings:
             tool_result_limit=limit,
             preview_tokens=self.preview_tokens if self.preview_tokens < limit else max(limit // 3, 1),
             turn_results_limit=self.turn_results_limit,
-            tool_rules=self.tool_rules,
+            tool_rules={name: _fitting(rule, limit) for name, rule in self.tool_rules.items()},
         )
 
     def for_window(self, agent: Agent) -> ContextConfig:
@@ -160,6 +160,13 @@ class Workbench:
         self.shown[session_id] = summary
         if self.abilities.summaries is not None and len(self.shown) > _MOST_SHOWN:
             del self.shown[next(iter(self.shown))]
+
+
+def _fitting(rule: ToolRule, limit: int) -> ToolRule:
+    """Return *rule* with a preview below *limit*, unless it has a limit of its own."""
+    if rule.limit is not None or rule.preview_tokens is None or rule.preview_tokens < limit:
+        return rule
+    return replace(rule, preview_tokens=max(limit // 3, 1))
 
 
 def _now(agent: Agent) -> str:
