@@ -4,7 +4,8 @@ Directories only help to compare. The spelling that is kept was written by someb
 """
 
 from collections.abc import Mapping
-from posixpath import isabs, join, normpath
+from functools import lru_cache
+from posixpath import join, normpath
 
 from buoyline.compression.work_state import FileState
 
@@ -21,7 +22,7 @@ def known_name(files: Mapping[str, FileState], path: str, directory: str = "", *
     if path in files and files[path].directory == directory:
         return path
     wanted = normpath(join(directory, path))
-    names = {name: normpath(join(one.directory, name)) for name, one in _alike(files, wanted).items()}
+    names = {name: _full_name(one.directory, name) for name, one in _alike(files, wanted).items()}
     for spelled in (wanted, normpath(join(home, wanted))):
         if (same := next((name for name, full in names.items() if full == spelled), None)) is not None:
             return same
@@ -29,6 +30,12 @@ def known_name(files: Mapping[str, FileState], path: str, directory: str = "", *
         return None
     inner = [name for name, full in names.items() if _is_tail(full, wanted) or _is_tail(wanted, full)]
     return inner[0] if len(inner) == 1 else None
+
+
+@lru_cache(maxsize=4_096)
+def _full_name(directory: str, name: str) -> str:
+    """Return the whole path of a file; many files of one name are compared with each other again and again."""
+    return normpath(join(directory, name))
 
 
 def _alike(files: Mapping[str, FileState], path: str) -> dict[str, FileState]:
@@ -39,7 +46,7 @@ def _alike(files: Mapping[str, FileState], path: str) -> dict[str, FileState]:
 
 def _is_tail(path: str, tail: str) -> bool:
     """Return whether *tail* is relative and ends *path*; climbing paths end nothing."""
-    return not isabs(tail) and not tail.startswith("..") and path.endswith(f"/{tail}")
+    return path.endswith(f"/{tail}") and not tail.startswith(("/", ".."))
 
 
 def entered(words: str, directory: str) -> str | None:

@@ -46,7 +46,7 @@ _PROMPT = re.compile(r"\n[\w@.~:/-]{0,60}[$#] ?\Z")
 _FENCE = re.compile(r"^(?:```|~~~)\w{0,20}[ \t]*\n", re.MULTILINE)
 _CLOSING_TAG = re.compile(r"</(\w{1,60})>\Z")
 _REACT = re.compile(
-    r"\A(.*?)^Action:[ \t]*(\w[\w .-]{0,60}?)[ \t]*\n+Action[ _]Input:[ \t]*(.+?)\s*\Z", re.DOTALL | re.MULTILINE
+    r"\A(.*?)^Action:[ \t]*(\w[\w .-]{0,60}?)[ \t]*\n+Action[ _]Input:[ \t]*(\S.*)\Z", re.DOTALL | re.MULTILINE
 )
 _PARAMETER = re.compile(r"<(\w{1,60})>")
 MAX_TAG_CHARS: Final = 80
@@ -145,10 +145,10 @@ def _as_system(source: SourceMessage, text: str) -> SourceMessage:
 
 def call_in(text: str, call_id: str) -> tuple[str, ToolCall] | None:
     """Return the words before the call that ends *text*, and the call with *call_id*; None if it ends with none."""
+    text = text.rstrip()
     if (found := _REACT.match(text)) is not None:
         arguments = found[3] if found[3].startswith("{") else json.dumps({"input": found[3]})
         return found[1].strip(), ToolCall(call_id, found[2], arguments)
-    text = text.rstrip()
     if (closing := _CLOSING_TAG.search(text[-MAX_TAG_CHARS:])) is not None:
         before, _, inner = text.removesuffix(closing[0]).partition(f"<{closing[1]}>")
         inner = inner.strip()
