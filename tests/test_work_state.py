@@ -1570,3 +1570,70 @@ def test_a_narrower_run_does_not_resolve_a_failure() -> None:
     failed = ran(1, "pytest -q", "FAILED tests/test_pay.py::test_x\n1 failed, 9 passed")
     checks = state_of(*failed, *ran(2, "pytest -q --ignore=tests/test_pay.py", "9 passed")).checks
     assert checks["pytest -q"].outcome == "fails"
+
+
+# Lists, directories and runs that read like others.
+
+
+def test_a_plan_that_is_sent_in_parts_keeps_its_other_entries() -> None:
+    first = [{"id": "1", "content": "Chart the bay", "status": "in_progress"}, {"id": "2", "content": "Sound the bar"}]
+    plan = [{**entry, "status": entry.get("status", "pending")} for entry in first]
+    state = state_of(
+        called("1", "todo_write", merge=False, todos=plan),
+        answered("1", "ok"),
+        called("2", "todo_write", merge=True, todos=[{"id": "1", "status": "completed"}]),
+        answered("2", "ok"),
+        called("3", "todo_write", merge=True, todos=[{"id": "3", "content": "Paint it", "status": "pending"}]),
+        answered("3", "ok"),
+    )
+    assert [(item.text, item.is_done) for item in state.plan] == [
+        ("Chart the bay", True),
+        ("Sound the bar", False),
+        ("Paint it", False),
+    ]
+
+
+def test_records_with_a_status_are_no_plan() -> None:
+    orders = [{"title": "Two lamps", "status": "shipped"}, {"title": "A buoy", "status": "pending"}]
+    state = state_of(
+        called("1", "TodoWrite", todos=TODOS),
+        answered("1", "ok"),
+        called("2", "update_orders", orders=orders),
+        answered("2", "2 orders updated"),
+    )
+    assert [item.text for item in state.plan] == [entry["content"] for entry in TODOS]
+
+
+def test_one_command_in_two_directories_is_two_checks_also_if_an_argument_names_them() -> None:
+    def tested(number: int, directory: str, output: str) -> list[dict[str, Any]]:
+        call = called(f"c{number}", "shell", command="npm test", workdir=directory)
+        return [call, answered(f"c{number}", output)]
+
+    state = state_of(*tested(1, "/r/web", "Tests: 1 failed, 4 passed"), *tested(2, "/r/api", "Tests: 5 passed"))
+    assert [(check.directory, check.outcome) for check in state.checks.values()] == [
+        ("/r/web", "fails"),
+        ("/r/api", "passes"),
+    ]
+
+
+@pytest.mark.parametrize("answer", ["", "OK, started in the background with ID: b1"])
+def test_a_check_that_was_only_started_passes_nothing(answer: str) -> None:
+    call = called("1", "Bash", command="pytest -q", run_in_background=True)
+    assert state_of(call, answered("1", answer)).checks["pytest -q"].outcome == "ran"
+
+
+def test_steps_before_a_check_that_fails_changed_their_files() -> None:
+    state = state_of(*ran(1, "sed -i s/a/b/ lamp.py && pytest -q && rm out.log", "FAILED test_lamp.py\n1 failed in 1s"))
+    assert [(one.path, one.operation) for one in state.changed_files] == [("lamp.py", "changed")]
+    assert state_of(*ran(1, "sed -i s/a/b/ lamp.py && pytest -q", "sed: no lamp.py\nexit code 2")).changed_files == []
+
+
+def test_a_commit_whose_output_was_kept_back_was_made() -> None:
+    made = [*edited(1, "/r/a.py"), *ran(2, "git add -A && git commit -qm 'Light the lamp'", "")]
+    assert "nothing was committed" in summary_of(said("user", "Light it."), *made[:2], *ran(2, "git status", "M a.py"))
+    assert "nothing was committed" not in summary_of(said("user", "Light it."), *made)
+
+
+def test_a_call_with_many_blanks_is_read_in_linear_time() -> None:
+    text = "Thought: x\nAction: bash\nAction Input: {" + " " * 200_000 + "x" + " " * 200_000
+    assert call_in(text, "1") is not None

@@ -374,10 +374,17 @@ class FileChange(NamedTuple):
     directory: str = ""
 
 
-def files_in(command: str) -> Iterator[FileChange]:
-    """Yield the files that a command changes, in order; quoted texts of several lines and here-documents do nothing."""
-    directory = ""
+def files_in(command: str, directory: str = "", *, before_checks: bool = False) -> Iterator[FileChange]:
+    """Yield the files that a command changes, in order; quoted texts of several lines and here-documents do nothing.
+
+    Args:
+        command: The command.
+        directory: Where it begins; empty if that is not known.
+        before_checks: Only by steps before its first check.
+    """
     for step in _steps_of(command):
+        if before_checks and _check_in(step):
+            return
         if (inner := entered(step, directory)) is not None:
             directory = inner
             continue
@@ -393,9 +400,10 @@ def directory_behind(command: str, directory: str) -> str:
     return directory
 
 
-def entered_first(command: str) -> str:
-    """Return the first directory that *command* enters, as it is written; empty if it enters none."""
-    return next((found for step in _steps_of(command) if (found := entered(step, "")) is not None), "")
+def entered_first(command: str, directory: str) -> str:
+    """Return the first directory that *command*, begun in *directory*, enters; *directory* if it enters none."""
+    found = (entered(step, directory) for step in _steps_of(command))
+    return next((inner for inner in found if inner is not None), directory)
 
 
 def _steps_of(command: str) -> list[str]:

@@ -151,7 +151,7 @@ def state(conversation: Conversation) -> Iterator[Fact]:
 def _repository(conversation: Conversation) -> Iterator[Fact]:
     work, seen = conversation.work, conversation.work.repository
     if not (seen.branch or seen.commits):
-        if (work.has_used_git or work.checks) and work.changed_files:
+        if (work.has_used_git or work.checks) and work.changed_files and seen.last_commit < 0:
             text = "Version control: nothing was committed in this session"
             yield Fact("current_state", "repository", text, None, work.end - 1, weight=FACTS["check"])
         return

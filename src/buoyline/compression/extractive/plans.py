@@ -9,7 +9,7 @@ from typing import Any, Final
 from buoyline.compression.extractive.lines import LineFinder
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
 from buoyline.compression.extractive.phrases import asks, leads_in
-from buoyline.compression.extractive.speech import is_made_by_machine, letters_of, list_in, tasks_of
+from buoyline.compression.extractive.speech import TASK_ID_KEYS, is_made_by_machine, letters_of, list_in, tasks_of
 from buoyline.compression.extractive.steps import Step
 from buoyline.compression.identifiers import LIST_MARK, readable
 from buoyline.compression.summary import SourceMessage
@@ -38,7 +38,6 @@ MAX_AGE: Final = 60
 _NEW_ID = re.compile(r"(?:#|\b(?:id|ID|Id)\W{1,4})([\w-]{1,40})")
 _PLAN_NAME = re.compile(r"task|todo|plan|item|step", re.IGNORECASE)
 _TITLE_KEYS: Final = ("subject", "title", "task", "content", "text", "name", "step", "description")
-_ID_KEYS: Final = ("taskid", "id", "todoid", "itemid", "key")
 _DONE_STATUS: Final = frozenset({"completed", "complete", "done", "closed", "cancelled", "deleted"})
 
 _ITEM = re.compile(r"^\s{0,8}(\d{1,2})[.)\u3001\uff0e]\s*(\S.*)$")
@@ -125,14 +124,15 @@ def planned(plan: tuple[PlanItem, ...], step: Step, citations: LineFinder) -> tu
     if step.action.operation == "plan":
         if step.has_failed:
             return plan
-        return tuple(
-            PlanItem(_short(task.text), task.status, task.is_done, index, citations.of(step.call, task.text))
-            for task in tasks_of(arguments)[:MAX_ITEMS]
+        items = tuple(
+            PlanItem(_short(task.text), task.status, task.is_done, index, citations.of(step.call, task.text), task.key)
+            for task in tasks_of(step.action.name, arguments)[:MAX_ITEMS]
         )
+        return _merged(plan, items) if arguments.get("merge") is True else items
     values = {letters_of(key): value for key, value in arguments.items()}
     if not _PLAN_NAME.search(step.action.name) or step.has_failed or "prompt" in values:
         return plan
-    key = next((str(values[name]) for name in _ID_KEYS if values.get(name) is not None), "")
+    key = next((str(values[name]) for name in TASK_ID_KEYS if values.get(name) is not None), "")
     status = str(values.get("status") or values.get("state") or "")
     if key and status:
         is_done = status.lower() in _DONE_STATUS
@@ -146,6 +146,18 @@ def planned(plan: tuple[PlanItem, ...], step: Step, citations: LineFinder) -> tu
         item = PlanItem(_short(title), status or "pending", is_done=False, last=index, pointers=pointers, key=found[1])
         return (*plan, item)[-MAX_ITEMS:]
     return plan
+
+
+def _merged(plan: Sequence[PlanItem], items: Sequence[PlanItem]) -> tuple[PlanItem, ...]:
+    """Return *plan* with *items* in place of those of the same id or text, and the others behind it."""
+    merged = {item.key or item.text: item for item in plan}
+    for item in items:
+        name = item.key or item.text
+        known = merged.get(name)
+        if known is not None and item.text == item.key:  # the call names the entry by its id alone
+            item = replace(known, status=item.status, is_done=item.is_done, last=item.last)  # noqa: PLW2901
+        merged[name] = item
+    return tuple(merged.values())[-MAX_ITEMS:]
 
 
 def plan_in(source: SourceMessage, citations: LineFinder) -> tuple[PlanItem, ...]:

@@ -33,6 +33,11 @@ _COMMAND_KEYS = _words("command commands cmd code script shell")
 _ORDER_KEYS = _words("prompt instructions instruction description task query question goal")
 _STATUS_KEYS = _words("status state done completed checked")
 _TASK_KEYS = _words("content subject title task step text")
+TASK_ID_KEYS: Final = ("taskid", "id", "todoid", "itemid", "key")
+_PLAN_NAMES = re.compile(r"tasks?|todos?|plan|steps?|checklist|milestones?|goals?", re.IGNORECASE)
+"""In the name of a plan's tool, or of its argument: other lists of records also have a status."""
+
+_DIRECTORY_KEYS = _words("cwd workdir workingdir workingdirectory")
 _LOOKING = _words(
     "read view get list ls search find grep glob open fetch crawl cat show query browse look lookup think "
     "describe inspect retrieve load check ask tree stat"
@@ -78,6 +83,12 @@ class ParsedCall:
         """Whether it only looked at something, as far as its form tells."""
         return self.operation == "look" or (self.operation == "run" and _only_reads(self.command))
 
+    @property
+    def directory(self) -> str:
+        """The directory in which an argument says that a command runs; empty if none does."""
+        found = (value for key, value in self.arguments.items() if letters_of(key) in _DIRECTORY_KEYS)
+        return next((value for value in found if isinstance(value, str)), "")
+
     def spoken(self) -> str:
         """Return the call as a text: the command, else the name with its arguments."""
         if self.command:
@@ -91,11 +102,12 @@ class ParsedCall:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """An entry of a plan."""
+    """An entry of a plan; its key is the id that the call gives it, or empty."""
 
     text: str
     status: str
     is_done: bool
+    key: str
 
 
 def action_of(call: ToolCall) -> ParsedCall:
@@ -105,7 +117,8 @@ def action_of(call: ToolCall) -> ParsedCall:
     words, command = words_of(call.name), _command(arguments)
     if paths and (mode := _mode_in(arguments)):
         words, command = mode, ""
-    return ParsedCall(_operation(arguments, paths, command, words), call.name, words, paths, command, arguments)
+    operation = _operation(call.name, arguments, paths, command, words)
+    return ParsedCall(operation, call.name, words, paths, command, arguments)
 
 
 def words_of(name: str) -> frozenset[str]:
@@ -137,9 +150,14 @@ def arguments_of(call: ToolCall) -> Mapping[str, Any]:
     return found if is_object(found) else {}
 
 
-def tasks_of(arguments: Mapping[str, Any]) -> tuple[Task, ...]:
-    """Return the tasks of a plan, that is, of the first list of objects with a status; empty if there is none."""
-    for value in arguments.values():
+def tasks_of(name: str, arguments: Mapping[str, Any]) -> tuple[Task, ...]:
+    """Return the tasks of a plan, that is, of the first list of objects with a status; empty if there is none.
+
+    The name of the tool or of the argument has to speak of a plan.
+    """
+    for key, value in arguments.items():
+        if not (_PLAN_NAMES.search(name) or _PLAN_NAMES.search(key)):
+            continue
         entries = (
             list_in(_parsed(value)) if isinstance(value, str) and value.lstrip().startswith("[") else list_in(value)
         )
@@ -170,9 +188,11 @@ def json_texts(value: object) -> Iterator[str]:
             yield str(inner)
 
 
-def _operation(arguments: Mapping[str, Any], paths: Sequence[str], command: str, words: frozenset[str]) -> Operation:
+def _operation(
+    name: str, arguments: Mapping[str, Any], paths: Sequence[str], command: str, words: frozenset[str]
+) -> Operation:
     has_content = any(letters_of(key) in _CONTENT_KEYS for key in arguments)
-    if tasks_of(arguments):
+    if tasks_of(name, arguments):
         return "plan"
     if paths and (has_content or (words & _CHANGING and not words & _LOOKING)):
         return "change"
@@ -230,7 +250,8 @@ def _tasks(entries: Sequence[object]) -> Iterator[Task]:
         is_done = status is True or str(status).lower() in {"completed", "complete", "done", "closed", "cancelled"}
         named = (entry[key] for key in entry if letters_of(key) in _TASK_KEYS)
         title = next((text for text in named if isinstance(text, str) and text.strip()), max(texts, key=len))
-        yield Task(title, str(status), is_done)
+        key = next((str(entry[key]) for key in entry if letters_of(key) in TASK_ID_KEYS), "")
+        yield Task(title, str(status), is_done, key)
 
 
 def _only_reads(command: str) -> bool:

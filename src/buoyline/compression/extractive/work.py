@@ -48,6 +48,7 @@ from buoyline.compression.work_state import (
     CheckState,
     FileOperation,
     FileState,
+    Outcome,
     RepositoryState,
     WorkState,
 )
@@ -230,6 +231,9 @@ _MOVES_TREE = re.compile(
 """Commands after which many files may be others."""
 
 
+_COMMITS = re.compile(r"\bgit (?:-\S+ \S+ )?commit\b(?!.*--dry-run)")
+
+
 def _changed_after(check: CheckState, name: str) -> CheckState:
     known = (one for one in check.changed_after if one != name)
     return replace(check, changed_after=(*known, name)[-MAX_BETWEEN:])
@@ -237,18 +241,23 @@ def _changed_after(check: CheckState, name: str) -> CheckState:
 
 def _touched(step: Step) -> Iterator[FileChange]:
     action = step.action
-    if step.has_failed or step.reading is None:
+    if step.reading is None:
+        return
+    if step.has_failed:
+        if failing_lines(step.reading.text):  # of a check, so the steps before it were taken
+            yield from files_in(action.command, action.directory, before_checks=True)
         return
     if action.operation == "change":
         operation: FileOperation = "created" if is_whole_file(action.arguments) else "changed"
         patched = patched_files(action.arguments)
         for path in action.paths:
-            yield FileChange(_PATCHED.get(patched.get(path, "")) or _named_operation(action.words) or operation, path)
+            named = _PATCHED.get(patched.get(path, "")) or _named_operation(action.words) or operation
+            yield FileChange(named, path, directory=action.directory)
     elif action.operation == "look":
         for path in action.paths:
-            yield FileChange("read", path)
+            yield FileChange("read", path, directory=action.directory)
     elif action.operation == "run" and not action.is_harmless:
-        yield from files_in(action.command)
+        yield from files_in(action.command, action.directory)
     elif not action.paths and changes_something(action) and (shown := _OPEN_FILE.findall(step.reading.text)):
         yield FileChange("changed", shown[-1])
 
@@ -318,8 +327,10 @@ def _check(checks: dict[str, CheckState], files: Mapping[str, FileState], step: 
     found = checks_in(step.action.command)
     if not found or step.reading is None:
         return
-    text, directory = step.reading.text, entered_first(step.action.command)
-    outcome = outcome_of(text, has_failed=step.has_failed, is_filtered=is_filtered(step.action.command))
+    text, directory = step.reading.text, entered_first(step.action.command, step.action.directory)
+    outcome: Outcome = "ran"
+    if started_by(step, citations) is None:
+        outcome = outcome_of(text, has_failed=step.has_failed, is_filtered=is_filtered(step.action.command))
     if outcome == "fails":
         shown = tuple(step.reading.passage(line, citations) for line in failing_lines(text))
         # What fails is named first, then why.
@@ -371,6 +382,8 @@ def _with_output(repository: RepositoryState, step: Step, citations: LineFinder)
         repository = _cited(replace(repository, branch=output.branch), output.branch, step, citations)
     if output.reset_to:
         repository = replace(repository, commits=_up_to(repository.commits, output.reset_to), last_commit=index)
+    if _COMMITS.search(step.action.command) and not step.has_failed and not output.commits:
+        repository = replace(repository, last_commit=index)  # its output was kept back
     for short, subject in output.commits:
         commits = (*repository.commits[: -1 if output.amends else None], (short, subject))
         repository = _cited(replace(repository, commits=commits, last_commit=index), short, step, citations)
