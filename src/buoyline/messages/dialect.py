@@ -4,7 +4,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from buoyline.errors import MessageError
 from buoyline.messages.jsonl import is_array, is_object, model_fields, parse, spell
@@ -289,13 +289,13 @@ def _holds_model(value: object) -> bool:
     waiting = [value]
     while waiting:
         inner = waiting.pop()
-        if isinstance(inner, BaseModel):
-            return True
         if isinstance(inner, _SCALARS) or id(inner) in seen:
             continue
+        if isinstance(inner, BaseModel):
+            return True
         seen.add(id(inner))
-        if is_object(inner):
-            waiting.extend(inner.values())
+        if isinstance(inner, Mapping):
+            waiting.extend(cast("Mapping[object, object]", inner).values())
         elif is_array(inner):
             waiting.extend(inner)
     return False

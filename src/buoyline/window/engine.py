@@ -135,7 +135,11 @@ class Engine:
     def look_ahead(self) -> None:
         """Begin a compaction in the background if the configuration says so."""
         ratio = self.config.background_ratio
-        if ratio is not None and self.background.may_begin and self._exceeds(ratio / self.config.largest_trigger_ratio):
+        if (
+            ratio is not None
+            and self.background.may_begin
+            and self._exceeds(self.context.whole, ratio / self.config.largest_trigger_ratio)
+        ):
             self.background.begin(self.config)
 
     async def compact(self, focus: str = "") -> Summary | None:
@@ -258,11 +262,11 @@ class Engine:
         # refuse them.
         state = self.context.whole
         has_stuck = self._excess_images(state) > 0 and state.attempted_until > state.messages.first
-        return has_stuck or self._exceeds()
+        return has_stuck or self._exceeds(state)
 
-    def _exceeds(self, share: float = 1.0) -> bool:
-        """Return whether the context takes more than this share of the trigger."""
-        state, budget = self.context.whole, self.context.budget
+    def _exceeds(self, state: State, share: float = 1.0) -> bool:
+        """Return whether *state* takes more than this share of the trigger."""
+        budget = self.context.budget
         return budget.exceeds(state, share * budget.limits(state, self.config).trigger)
 
     def _excess_images(self, state: State) -> int:

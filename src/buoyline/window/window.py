@@ -414,8 +414,9 @@ class ContextWindow:
 
     def _hand_out(self) -> list[Any]:
         state, budget = self._context.state, self._context.budget
-        budget.usage.hand_out(Request(budget.own_tokens(state), state.messages.end))
-        self._context.log.note_call(ModelCall(now(), state.messages.end, budget.tokens_by_kind(state)))
+        end, tokens = state.messages.end, budget.tokens_by_kind(state)
+        budget.usage.hand_out(Request(sum(tokens.values()), end))
+        self._context.log.note_call(ModelCall(now(), end, tokens))
         return self._translation.of(state)
 
     async def _open(self) -> None:

@@ -42,7 +42,7 @@ def reference_in(arguments: str, roots: Sequence[str], directory: str) -> str:
 
 def may_name_a_file(arguments: str) -> bool:
     """Return whether `reference_in` may find anything: a fast look for what each reference contains."""
-    return "\\u" in arguments or any(name in arguments for name in _NAMES)
+    return "\\u" in arguments or any(map(arguments.__contains__, _NAMES))
 
 
 def holds(chunks: Iterable[bytes], text: str) -> bool:
