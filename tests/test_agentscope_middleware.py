@@ -861,6 +861,22 @@ class TestSavedState:
         assert blocks_in([*archived(workspace), *kept]) == blocks_in(json.loads(saved)["context"])
         assert_sound(workspace)
 
+    @pytest.mark.parametrize("edited", [0, 2])
+    async def test_words_that_were_edited_in_an_older_state_are_archived(self, tmp_path: Path, edited: int) -> None:
+        workspace, before = LocalWorkspace(tmp_path), [UserMsg("user", "Ahoy."), AssistantMsg("pilot", "Aye.")]
+        model = ScriptedModel(context_size=4_000)
+        agent = pilot(model, WorkspaceMiddleware(workspace), of=state("s1", *before, *full_context()))
+        older = AgentState.model_validate_json(agent.state.model_dump_json())
+        await agent.compress_context()
+        asked = older.context[edited]
+        said = str(asked.get_text_content())
+        asked.get_content_blocks("text")[0].text = "Chart the lights, not the depths."
+        agent = pilot(model, WorkspaceMiddleware(workspace), of=older)
+        await agent.compress_context()
+        texts = [block.get("text") for message in archived(workspace) for block in message["content"]]
+        assert {said, "Chart the lights, not the depths."} <= set(texts)
+        assert_sound(workspace)
+
     async def test_a_state_that_went_another_way_is_archived_behind_the_rest(self, tmp_path: Path) -> None:
         workspace, model = LocalWorkspace(tmp_path), ScriptedModel(context_size=4_000)
         for context in (full_context(), full_context()):

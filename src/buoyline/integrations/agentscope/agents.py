@@ -16,6 +16,7 @@ from buoyline.compression.plan import legal_cuts
 from buoyline.errors import ConfigError
 from buoyline.messages import Message
 from buoyline.messages.jsonl import is_object
+from buoyline.offloader.stub import is_stub
 
 _WINDOW_SHARE: Final = 0.5
 """Of the model's window, for one result: AgentScope's default limit of 50,000 tokens exceeds many windows."""
@@ -196,12 +197,15 @@ def with_content(message: Msg, content: Sequence[Any]) -> Msg:
     return message.model_copy(update={"content": list(content)})
 
 
-def beginning(context: Sequence[Msg], archived: Sequence[Mapping[str, Any]]) -> list[Piece]:
+def beginning(
+    context: Sequence[Msg], archived: Sequence[Mapping[str, Any]], *, is_redacted: bool = False
+) -> list[Piece]:
     """Return the pieces that *context* begins with, as *archived* cuts them.
 
     Args:
         context: The messages of an agent.
         archived: JSON of archived messages that the context should begin with.
+        is_redacted: The archive does not hold all texts word for word, so they are not compared.
 
     Returns:
         A piece for each of *archived*, up to the first that the context does not have.
@@ -210,6 +214,8 @@ def beginning(context: Sequence[Msg], archived: Sequence[Mapping[str, Any]]) -> 
     at = start = 0
     for value in archived:
         if at == len(context) or not _begins(context[at], start, value):
+            break
+        if not is_redacted and _is_edited(context[at], value):
             break
         stop = start + len(value["content"])
         pieces.append(Piece(context[at], start, stop))
@@ -273,3 +279,12 @@ def _begins(message: Msg, start: int, value: Mapping[str, Any]) -> bool:
     named = [(block["type"], block["id"]) for block in blocks]
     mine = [(block.type, block.id) for block in message.content[start : start + len(blocks)]]
     return message.id == value["id"] and named == mine and (bool(blocks) or not message.content)
+
+
+def _is_edited(message: Msg, value: Mapping[str, Any]) -> bool:
+    """Return whether the user's words, archived as *value*, were edited since; a stub may be in their place."""
+    if message.role != "user":
+        return False
+    pairs = zip(message.content, value["content"], strict=False)
+    said = ((mine.text, str(theirs["text"])) for mine, theirs in pairs if isinstance(mine, TextBlock))
+    return any(mine != theirs and not is_stub(mine) and not is_stub(theirs) for mine, theirs in said)

@@ -144,6 +144,7 @@ class AgentMemory:
         compared: Summary and note of the state for which `previous` and `tail` hold; None: they do not.
         previous: The summary in the context; None if the context has none of buoyline's.
         tail: JSON of the messages that the archive holds beyond the state's note.
+        is_redacted: The archive does not hold all texts word for word.
     """
 
     state: AgentState
@@ -158,6 +159,7 @@ class AgentMemory:
     compared: tuple[object, str] | None = None
     previous: Summary | None = None
     tail: Sequence[Mapping[str, Any]] = ()
+    is_redacted: bool = False
 
     async def compare(self, abilities: Abilities, shown: Summary | None) -> None:
         """Compare the agent's state with the archive, unless neither can have changed.
@@ -174,7 +176,7 @@ class AgentMemory:
         compared = (state.summary, repr(state.middle_context.get(KEY)))
         if compared == self.compared and not self.tail:
             return
-        self.previous, self.tail = None, ()
+        self.previous, self.tail, self.is_redacted = None, (), abilities.redactor is not None
         if shown is not None and shown.text == state.summary:
             self.previous = shown
         elif isinstance(state.summary, str) and state.summary:  # ours are never blocks
@@ -322,7 +324,7 @@ async def context_of(memory: AgentMemory, counter: TextCounter, *, keeps_common:
     if previous is not None:
         summary = SummaryEntry(await reader.entry(dialect_named(DIALECT).user_message(previous.text), -1), previous)
     foreign = _foreign(state) if state.summary and previous is None else None
-    agreed = _agreement(state.context[len(said.head) :], foreign, said.archived, memory.tail)
+    agreed = _agreement(memory, foreign, said)
     first = agreed.first
     entries = list[Entry]()
     if foreign is not None:
@@ -361,12 +363,13 @@ async def context_of(memory: AgentMemory, counter: TextCounter, *, keeps_common:
     return AgentContext(context, agreed.pieces, forms, foreign, parted, first + agreed.archived + agreed.others)
 
 
-def _agreement(
-    context: Sequence[Msg], foreign: Msg | None, first: int, tail: Sequence[Mapping[str, Any]]
-) -> _Agreement:
-    """Compare a context with the *tail* of the archive, which begins at the session index *first*."""
+def _agreement(memory: AgentMemory, foreign: Msg | None, said: StateNote) -> _Agreement:
+    """Compare the context behind its leading messages with the end of the archive that its note does not know."""
+    context, first, tail = memory.state.context[len(said.head) :], said.archived, memory.tail
     begins = bool(foreign and tail and tail[0].get("id") == foreign.id)
-    known = beginning(context, tail[begins:]) if begins or foreign is None else []
+    known: list[Piece] = []
+    if begins or foreign is None:
+        known = beginning(context, tail[begins:], is_redacted=memory.is_redacted)
     pieces, archived = pieces_of(context, known), len(known) + begins
     if archived == len(tail):
         return _Agreement(pieces, first, archived)
