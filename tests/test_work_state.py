@@ -573,7 +573,37 @@ REACT = [
 ]
 
 
-@pytest.mark.parametrize("messages", [FENCED, TAGGED, REACT], ids=["fences", "tags", "react"])
+JSON_ACTIONS = [
+    said("user", "Fix the rounding in fields.py"),
+    said(
+        "assistant",
+        json.dumps(
+            {
+                "thought": "I write it.",
+                "command": {"name": "write_file", "args": {"path": "reproduce.py", "content": "1"}},
+            }
+        ),
+    ),
+    said("user", "Command write_file returned: written"),
+    said("assistant", 'I test.\n```json\n{"action": "shell", "action_input": {"command": "pytest -q"}}\n```'),
+    said("user", "3 passed in 0.1s"),
+]
+LABELLED = [
+    said("user", "Fix the rounding in fields.py"),
+    said("assistant", "I look.\nRUN: cat fields.py"),
+    said("user", "Output:\ndef rounded():\n    # you must never call this"),
+    said("assistant", "I write it.\nRUN: cat > reproduce.py <<'E'\nprint(1)\nE"),
+    said("user", "Output:\n"),
+    said("assistant", "I run the tests.\nRUN: pytest -q"),
+    said("user", "Output:\n3 passed in 0.1s"),
+]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [FENCED, TAGGED, REACT, JSON_ACTIONS, LABELLED],
+    ids=["fences", "tags", "react", "json", "labels"],
+)
 def test_calls_written_as_text_give_the_same_state(messages: list[dict[str, Any]]) -> None:
     state = state_of(*messages)
     assert state.writes_calls
@@ -618,6 +648,30 @@ def test_a_demonstration_of_several_messages_ends_where_the_task_begins_in_the_s
     users = [source.message.text for source in with_calls(sources_of(messages)) if source.message.role == "user"]
     assert users == [f"{opening}\nISSUE: the rounding"]
     assert "demo" not in "".join(work_of(sources_of(messages)).files)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        ["Note: I like it.", "Note: go on.", "Note: fine."],  # the agent has no label
+        ["I like it.", "Go on.", "Fine."],
+    ],
+)
+def test_a_person_who_answers_an_agent_with_labels_is_a_person(answers: list[str]) -> None:
+    said_first = "A word." if "Note" in answers[0] else "Question: how deep?"
+    talk = [said("user", "Ahoy.")]
+    for answer in answers:
+        talk += [said("assistant", said_first), said("user", answer)]
+    assert with_calls(sources_of(talk)) == sources_of(talk)
+
+
+def test_the_final_answer_of_an_agent_that_writes_json_is_no_call() -> None:
+    last = [
+        said("assistant", '{"action": "Final Answer", "action_input": "Done."}'),
+        said("user", "Thanks. Never push."),
+    ]
+    read = with_calls(sources_of([*JSON_ACTIONS, *last]))
+    assert [one.message.text for one in read if one.message.role == "user"][-1] == "Thanks. Never push."
 
 
 def test_a_person_who_writes_code_in_fences_is_a_person() -> None:

@@ -2,18 +2,23 @@
 
 `with_calls` gives such messages the form of calls and results, so that nothing else needs to know them. The form is
 recognized from the whole conversation, since a person also writes code in fences. Source: the formats of SWE-agent
-(fences, and tags with parameters) and ReAct ("Action:" and "Action Input:").
+(fences, and tags with parameters), ReAct ("Action:" and "Action Input:"), and LangChain's JSON agents. Of other formats
+both sides have to show one: most commands begin behind the same label, such as "RUN:", and most answers with the same
+words, such as "Output:".
 """
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from buoyline.compression.extractive.speech import arguments_of
 from buoyline.compression.summary import SourceMessage
 from buoyline.compression.work_state import WorkState
 from buoyline.messages import Message, Text, ToolCall, ToolResult
+from buoyline.messages.jsonl import is_object
 
 MIN_CALLS: Final = 2
 MIN_SHARE: Final = 0.6
@@ -48,8 +53,17 @@ _CLOSING_TAG = re.compile(r"</(\w{1,60})>\Z")
 _REACT = re.compile(
     r"\A(.*?)^Action:[ \t]*(\w[\w .-]{0,60}?)[ \t]*\n+Action[ _]Input:[ \t]*(\S.*)\Z", re.DOTALL | re.MULTILINE
 )
+_LABEL = re.compile(r"^([A-Z][A-Za-z _-]{1,30}):[ \t]*(?=\S)", re.MULTILINE)
+_ANSWER = re.compile(r"\s{0,9}(?:\[\w[\w ]{0,30}\]|<\w{1,30}>|\w[\w ]{0,30}:)")
 _PARAMETER = re.compile(r"<(\w{1,60})>")
 MAX_TAG_CHARS: Final = 80
+MAX_JSON_CHARS: Final = 60_000
+
+_NAME_KEYS: Final = ("action", "tool", "tool_name", "command", "function")
+_INPUT_KEYS: Final = ("action_input", "tool_input", "args", "arguments", "parameters", "input")
+_THOUGHT_KEYS: Final = ("thought", "thoughts", "reasoning")
+_NAME = re.compile(r"(?!.*(?:final|finish|answer|respon[ds]))\w[\w.-]{0,60}", re.IGNORECASE)
+"""Of a tool; others end the work with words for the user."""
 
 _TOOL = re.compile(r"(?:(?P<edits>edit|insert|create|replace|write)|open|view|goto|scroll)[a-z_-]*")
 """Names of the commands of an agent's own editor: they are tools and no programs of a shell."""
@@ -70,7 +84,7 @@ def with_calls(sources: Sequence[SourceMessage], known: WorkState | None = None)
     ends = [*(source.message.role for source in sources[1:]), "user"]
     asked = [at for at, end in enumerate(ends) if sources[at].message.role == "assistant" and end == "user"]
     found = {at: call_in(sources[at].message.text, f"text-{sources[at].index}") for at in asked}
-    calls = {at: call for at, call in found.items() if call is not None}
+    calls = {at: call for at, call in found.items() if call is not None} or _labelled(sources, asked)
     if not is_known and (not calls or len(calls) < MIN_SHARE * len(asked)):
         return sources
     if not is_known and len(calls) < MIN_CALLS and not _is_shown(sources, min(calls)):
@@ -87,6 +101,29 @@ def with_calls(sources: Sequence[SourceMessage], known: WorkState | None = None)
             observed = sources[at + 1]
             changed[at + 1] = replace(observed, message=_observed(observed, call.call_id, call.name))
     return changed
+
+
+def _labelled(sources: Sequence[SourceMessage], asked: Sequence[int]) -> dict[int, tuple[str, ToolCall]]:
+    """Return the calls behind a label that most messages at *asked* share, if the answers begin alike; else none."""
+    texts = {at: sources[at].message.text for at in asked}
+    label = _shared(labels[-1] if (labels := _LABEL.findall(text)) else "" for text in texts.values())
+    answers = [found[0] if (found := _ANSWER.match(sources[at + 1].message.text)) else "" for at in asked[:-1]]
+    if not label or not _shared(answers):
+        return {}
+    calls: dict[int, tuple[str, ToolCall]] = {}
+    for at, text in texts.items():
+        places = [found for found in _LABEL.finditer(text) if found[1] == label]
+        if places:
+            words = text[: places[-1].start()].strip()
+            calls[at] = words, _command(f"text-{sources[at].index}", text[places[-1].end() :])
+    return calls
+
+
+def _shared(words: Iterable[str]) -> str:
+    """Return the word that so many of *words* are; empty if there is none, or if they are too few."""
+    counts = Counter(words)
+    word, count = counts.most_common(1)[0] if counts else ("", 0)
+    return word if count >= MIN_CALLS and count >= MIN_SHARE * counts.total() else ""
 
 
 def _is_shown(sources: Sequence[SourceMessage], at: int) -> bool:
@@ -146,6 +183,10 @@ def _as_system(source: SourceMessage, text: str) -> SourceMessage:
 def call_in(text: str, call_id: str) -> tuple[str, ToolCall] | None:
     """Return the words before the call that ends *text*, and the call with *call_id*; None if it ends with none."""
     text = text.rstrip()
+    fence = _FENCE.search(text) if text.endswith(("\n```", "\n~~~")) else None
+    before, inner = ("", text) if fence is None else (text[: fence.start()].strip(), text[fence.end() : -len("\n```")])
+    if (called := _json_call(inner, call_id)) is not None:
+        return before or called[0], called[1]
     if (found := _REACT.match(text)) is not None:
         arguments = found[3] if found[3].startswith("{") else json.dumps({"input": found[3]})
         return found[1].strip(), ToolCall(call_id, found[2], arguments)
@@ -155,10 +196,23 @@ def call_in(text: str, call_id: str) -> tuple[str, ToolCall] | None:
         if inner.startswith("<") and (parameters := dict(_parameters(inner))):
             return before.strip(), ToolCall(call_id, closing[1], json.dumps(parameters))
         return (before.strip(), _command(call_id, inner)) if inner else None
-    if text.endswith(("\n```", "\n~~~")) and (opening := _FENCE.search(text)) is not None:
-        inner = text[opening.end() : -len("\n```")]
-        return (text[: opening.start()].strip(), _command(call_id, inner)) if inner else None
-    return None
+    return (before, _command(call_id, inner)) if fence is not None and inner else None
+
+
+def _json_call(text: str, call_id: str) -> tuple[str, ToolCall] | None:
+    """Return the thought and the call of a JSON object that names a tool and its input; None if *text* is no such."""
+    if not text.lstrip().startswith("{") or len(text) > MAX_JSON_CHARS:
+        return None
+    value = arguments_of(ToolCall(call_id, "", text))
+    thought: object = next((value[key] for key in _THOUGHT_KEYS if key in value), "")
+    name: object = next((value[key] for key in _NAME_KEYS if key in value), None)
+    if is_object(name):
+        value, name = name, name.get("name")
+    given: object = next((value[key] for key in _INPUT_KEYS if key in value), None)
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None or given is None:
+        return None
+    arguments = given if is_object(given) else {"input": given}
+    return thought if isinstance(thought, str) else "", ToolCall(call_id, name, json.dumps(arguments))
 
 
 def _parameters(text: str) -> Iterator[tuple[str, str]]:
