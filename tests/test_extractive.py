@@ -218,6 +218,9 @@ def test_words_that_a_command_prints_itself_are_no_error() -> None:
             "The user doesn't want to proceed with this. The user said: keep it",
             "“keep it” (refusing: write_to_file old.py",
         ),
+        ("[write_to_file for 'app/old.py'] Result:\nThe user denied this operation.", "Refused: write_to_file old.py"),
+        ('{"status":"denied","message":"The user denied this operation."}', "Refused: write_to_file old.py"),
+        ("Error: User rejected tool use with feedback: keep it", "“keep it” (refusing: write_to_file old.py"),
     ],
 )
 def test_a_call_that_the_user_refused_is_no_change_and_no_error(answer: str, said: str) -> None:
@@ -234,6 +237,23 @@ def test_a_server_that_denies_is_no_user_who_refuses(text: str) -> None:
     fields = _extract([_said("user", "Tidy up the app."), *failed]).fields
     assert f"`ssh build ls` fails: {text}" in fields["current_state"]
     assert "Refused" not in fields["task_overview"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'The user rejected the offer in March: "never again", it says.',
+        "ERROR: operator denied access: the user said: drop it",
+        "HTTP 500 error: user declined the payment",
+        "AssertionError: user denied",
+        "Error: The user answered: yes",
+        "a.py:3: # the user said: keep it",
+    ],
+)
+def test_a_refusal_that_a_result_only_quotes_is_not_the_users(text: str) -> None:
+    failed = [_call("Bash", "1", command="make deploy"), _result("1", f"{text}\nexit code 1")]
+    overview = _extract([_said("user", "Tidy up the app."), *failed]).fields["task_overview"]
+    assert "efus" not in overview
 
 
 def test_an_error_that_was_not_tried_again_for_long_says_so() -> None:

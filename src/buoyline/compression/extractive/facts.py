@@ -121,11 +121,9 @@ def _refusals(conversation: Conversation) -> Iterator[Fact]:
     """Yield the calls that the user refused, with the user's words."""
     limits = conversation.limits
     for step in conversation.steps:
-        if not step.has_failed or step.reading is None:
+        if not step.has_failed or step.reading is None or not is_refusal(step.reading.text):
             continue
         said = _REFUSED.search(step.reading.text)
-        if said is None and not is_refusal(step.reading.text):
-            continue
         named = step.action.command or (step.action.paths or (step.action.name,))[0]
         tool = step.action.command or f"{step.action.name} {_names(step.action.paths)}".strip()
         edit = edit_in(step.action.arguments)

@@ -93,12 +93,14 @@ _CORRECTS_ITSELF = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(
-    r"\b(?:user|human|operator)(?: (?!is\b|was\b|permission\b)[\w']+){0,6} "
-    r"(?:rejected|denied|refused|declined|(?:does not|doesn't|did not|didn't) want)\b",
+    r"(?:\[[^\]\n]{1,200}\][^\n:]{0,20}:\s{1,3}|\{[^{}]{0,60}\"message\": ?)?"
+    r"\W{0,4}(?:(?:tool_use_)?error\W{1,4})?(?:the )?(?:user|human operator|human|operator)(?: has| explicitly){0,2} "
+    r"(?:rejected|denied|refused|declined|cancel+ed|(?:does not|doesn't|did not|didn't) (?:want|allow|approve))"
+    r"(?=[^\w ]|$|(?: [a-z]{1,20}){0,4} (?:tool|call|operation|action|command|request|edit|change|execution"
+    r"|proceed|continue|this|it)\b)",
     re.IGNORECASE,
 )
-MAX_REFUSAL_CHARS: Final = 150
-"""A refusal comes first; a text that was read may speak of one later."""
+"""The beginning of the result of a call that never ran: a text that was read may speak of a refusal anywhere."""
 
 _LEADS_IN = re.compile(r"[:\uff1a][*_`]{0,3}$")
 _ASKS = re.compile(r"[?\uff1f][*_`\"')\u201d\u300d]{0,3}$")
@@ -162,7 +164,7 @@ def concedes(text: str) -> bool:
 
 def is_refusal(text: str) -> bool:
     """Return whether the result of a call says that the user refused the call."""
-    return _REFUSAL.search(text, 0, MAX_REFUSAL_CHARS) is not None
+    return _REFUSAL.match(text) is not None
 
 
 def corrects_itself(sentence: str) -> bool:
