@@ -1,10 +1,10 @@
 """The archived messages, read once for all fields of their summary."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Final
 
 from buoyline.compression.extractive.fact_text import ANSWERED, cut
@@ -105,7 +105,6 @@ class Conversation:
             self._index.add(source, actions.get(source.index, []))
         users = self.spoken("user")
         self._first = users[0] if users else None
-        self._injected = frozenset(_injected(sources))
         self._endings = repeated_endings([source.message.text for source in users], at_least=MADE_ALIKE)
         self.typed = _without_repetitions([source for source in users if not self.is_made(source)] or users)
         self._index.mark("asked", (source.message.text for source in self.typed[-1:]))
@@ -135,8 +134,6 @@ class Conversation:
 
     def is_made(self, source: SourceMessage) -> bool:
         """Return whether a program made a user message: a notification, a shell prompt, the text of a skill."""
-        if source.index in self._injected:
-            return True
         text = source.message.text
         if source is self._first and not self.has_task:
             return False  # a task may be in tags
@@ -196,19 +193,6 @@ class Conversation:
     def spoken(self, role: Role) -> list[SourceMessage]:
         """Return the messages of one role that have text, in order."""
         return [source for source in self.sources if source.message.role == role and source.message.text.strip()]
-
-
-def _injected(sources: Sequence[SourceMessage]) -> Iterator[int]:
-    """Yield the indexes of long user messages directly behind a result or a command: a tool put its text in there.
-
-    A person who speaks behind a result interrupts the agent, and does so in few words.
-    """
-    for before, source in pairwise(sources):
-        message = source.message
-        if message.role == "user" and len(message.text) > MAX_TYPED_CHARS and not message.results:
-            is_command = before.message.role == "user" and is_made_by_machine(before.message.text)
-            if before.message.results or is_command:
-                yield source.index
 
 
 def _errors(made: Sequence[Step]) -> tuple[list[Step], list[Step], list[Step]]:

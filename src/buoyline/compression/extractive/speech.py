@@ -307,7 +307,11 @@ _FORWARDED = re.compile(
 
 _LINE_TAG = re.compile(r"\s*</?[A-Za-z][^<>]{0,200}>\s*")
 _LINK = re.compile(r"\W{0,4}!?\[[^\[\]]{0,300}\]\([^()\s]{1,2000}\)\W{0,4}")
-_MADE_BY_MACHINE = re.compile(r"\s*(?:<[^<>]{1,60}>.*>|\[[^\[\]]{1,100}\]|/[\w:-]{1,60})\s*", re.DOTALL)
+_MADE_BY_MACHINE = re.compile(
+    r"\s*(?:(?:<[^<>]{1,60}>.*>|\[[^\[\]]{1,100}\]|/[\w:-]{1,60})\s*"
+    r"|(?:Base directory for this skill: |This session is being continued from a previous conversation).*)",
+    re.DOTALL,
+)
 
 
 def written_texts(action: ParsedCall) -> Iterator[str]:
@@ -333,7 +337,7 @@ def _is_written(text: str) -> bool:
 
 
 def is_made_by_machine(text: str) -> bool:
-    """Return whether a whole message is in a tag or in brackets, or is a bare command of the program."""
+    """Return whether a message is in a tag or in brackets, a bare command of the program, or the text of a skill."""
     return _MADE_BY_MACHINE.fullmatch(text) is not None
 
 

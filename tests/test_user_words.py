@@ -1,0 +1,76 @@
+"""Requests and corrections of the user are in every later summary as the user said them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from buoyline.compression.extractive.summarizer import extract
+from buoyline.compression.pointers import Pointer
+from buoyline.compression.summary import Draft, SourceMessage, SummaryRequest
+from buoyline.messages.registry import detect
+from buoyline.tokens import default_counter
+
+COUNTER = default_counter()
+TASK = "Chart all berths of the harbour."
+FILLER = " ".join(
+    f"The harbour master of pier_{number} keeps a log of each tide and reports it." for number in range(60)
+)
+TURNS = 8
+"""Of each part that a later summary replaces."""
+
+
+def _said(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "content": text}
+
+
+def _looked(number: int) -> list[dict[str, Any]]:
+    """Return a call with its result, in Anthropic's dialect."""
+    call = {"type": "tool_use", "id": f"c{number}", "name": "Bash", "input": {"command": f"sound --berth {number}"}}
+    result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"berth_{number}: depth_{number * 7}"}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+def _turn(number: int) -> list[dict[str, Any]]:
+    asked = _said("user", f"Chart the next berth as well, and note its depth. (berth_{number})")
+    answer = f"The depth of berth_{number} is fixed in chart_{number}.md since the tide turned at noon."
+    return [asked, *_looked(number), _said("assistant", answer)]
+
+
+def _after(messages: list[dict[str, Any]], compactions: int, max_tokens: int) -> Draft:
+    """Return the last of so many summaries; each but the first replaces one, and covers new turns."""
+    draft: Draft | None = None
+    first = 0
+    for number in range(compactions):
+        part = [message for turn in range(TURNS) for message in _turn(number * TURNS + turn)] if number else messages
+        sources = [
+            SourceMessage(
+                index, detect(message).view(message), Pointer("transcript.md", 10 * index + 1, 10 * index + 9)
+            )
+            for index, message in enumerate(part, first)
+        ]
+        draft = extract(SummaryRequest(sources, draft, max_tokens, COUNTER))
+        first += len(part)
+    assert draft is not None
+    return draft
+
+
+LONG_REQUEST = f"Now rewrite reports/tide.md for the new pier.\n\n{FILLER}\n\nNever touch legacy/vault while you do so."
+
+
+@pytest.mark.parametrize("is_one_message", [True, False])
+def test_a_long_request_behind_a_result_is_the_users(is_one_message: bool) -> None:  # noqa: FBT001 - a parameter of pytest
+    call, result = _looked(1)
+    if is_one_message:
+        asked = [{"role": "user", "content": [*result["content"], {"type": "text", "text": LONG_REQUEST}]}]
+    else:
+        asked = [result, _said("user", LONG_REQUEST)]
+    draft = _after([_said("user", TASK), call, *asked, _said("assistant", "The header is done.")], 1, 900)
+    assert "Pasted: “Now rewrite reports/tide.md for the new pier." in draft.fields["task_overview"]
+    assert "User: “Never touch legacy/vault while you do so.”" in draft.fields["context_to_preserve"]
+
+
+def test_the_text_of_a_skill_is_not_the_users() -> None:
+    skill = f"Base directory for this skill: /home/me/skills/tides\n\n# Tides\n\nNever chart at night.\n\n{FILLER}"
+    draft = _after([_said("user", TASK), *_looked(1), _said("user", skill), *_looked(2)], 1, 900)
+    assert "Never chart at night" not in json.dumps(dict(draft.fields))
