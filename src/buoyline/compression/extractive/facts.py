@@ -17,7 +17,6 @@ from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
 from buoyline.compression.extractive.phrases import (
     asks,
     chars_of,
-    forbids,
     is_lasting,
     is_refusal,
     is_rule,
@@ -28,15 +27,15 @@ from buoyline.compression.extractive.sentence_rank import MIN_CHARS, ranked_sent
 from buoyline.compression.extractive.speech import (
     MIN_SENTENCE_CHARS,
     last_words,
-    own_words,
     plain_text,
+    remarks,
     split_closing,
     without_blocks,
     written_texts,
 )
 from buoyline.compression.extractive.steps import grouped_calls, varying_argument
 from buoyline.compression.extractive.weights import FACTS
-from buoyline.compression.identifiers import readable, sentences
+from buoyline.compression.identifiers import readable
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import Fact, SourceMessage
 
@@ -294,8 +293,7 @@ def preserved(conversation: Conversation) -> Iterator[Fact]:
     limits = conversation.limits
     for source in conversation.typed:
         is_task = source is conversation.typed[0] and not conversation.has_task
-        for position, sentence in enumerate(sentences(own_words(source.message.text))):
-            is_forbidding = forbids(sentence)
+        for position, (sentence, is_forbidding) in enumerate(remarks(source.message.text)):
             if not conversation.says_something(sentence):
                 continue
             if _is_pasted(source) and not (is_rule(sentence) or is_forbidding):

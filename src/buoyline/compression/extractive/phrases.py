@@ -24,10 +24,11 @@ _RULE = re.compile(
 
 # What must not be done, as a command: "I don't know" forbids nothing.
 _ENGLISH_BAN = (
-    r"\bnever\b(?! mind)|\b(?:must|may|should) not\b|\b(?:mustn't|shouldn't)\b|\bnot (?:allowed|permitted)\b"
+    r"\bnever\b(?! mind)|\b(?:must|may|should|please|(?:can|could|would|will) you) not\b"
+    r"|\b(?:mustn't|shouldn't)\b|\bnot (?:allowed|permitted)\b"
     r"|\b(?:forbidden|prohibited|off[ -]limits|under no circumstances|hands off|please no)\b"
     r"|\bno (?:more )?\w{1,30}ing\b"
-    r"|(?<!\bi )(?<!\bwe )(?<!\bthey )(?<!\byou )\b(?:do not|don't)\b"
+    r"|(?<!\bi )(?<!\bwe )(?<!\bthey )(?<!\byou )\b(?:do not|don't)\b(?! (?:you|we|they|i)\b[^?]{0,100}\?)"
 )
 _GERMAN_BAN = (
     r"\b(?:nie|niemals|keinesfalls|auf keinen fall|verboten|tabu)\b|\bdarf(?:st)? (?:\w{1,40} ){0,4}(?:nicht|kein\w*)\b"
@@ -48,6 +49,30 @@ _ASIAN_BAN = (
     r"|\u3055\u306a\u3044|\uc9c0 ?\ub9c8|\uae08\uc9c0|\uc548 ?\ub429\ub2c8\ub2e4|\uc548 ?\ub3fc"
 )
 _BANS = re.compile(f"{_ENGLISH_BAN}|{_GERMAN_BAN}|{_ROMANCE_BAN}|{_RUSSIAN_BAN}|{_ASIAN_BAN}", re.IGNORECASE)
+
+# A question that wants an answer; "can you not touch it?" and "don't touch it, ok?" are requests.
+_AUXILIARY = r"(?:do|does|did|is|are|was|were|has|have|had|would|should|must|may|can|could)"
+_WONDERS = re.compile(
+    r"\W{0,4}(?:(?:and|but|so|well|wait|hm+|ok|okay|und|aber|et|mais|y|pero)\W{1,3}){0,2}"
+    rf"(?:why|what|who|which|(?:when|where|how) {_AUXILIARY}|how come"
+    rf"|{_AUXILIARY}(?:n't)? (?:i|they|it|this|that|there|the)"
+    r"|(?:do|did|are|were|should|must|have)(?:n't)? (?:we|you)|(?:is|was|are|does|did|has)(?:n't)?"
+    r"|warum|wieso|weshalb|wer|wie|darf|soll(?:te|ten|en)?|ist|sind|war|gibt|muss"
+    r"|pourquoi|est-ce|faut-il|dois-je|por qu\u00e9|acaso"
+    r"|\u043f\u043e\u0447\u0435\u043c\u0443|\u0437\u0430\u0447\u0435\u043c|\u0440\u0430\u0437\u0432\u0435)\b"
+    r"|\W{0,4}(?:\u4e3a\u4ec0\u4e48|\u4e3a\u4f55|\u96be\u9053|\u662f\u4e0d\u662f|\u662f\u5426|\u306a\u305c|\u3069\u3046\u3057\u3066|\uc65c)"
+    r"|.{1,200}(?<![\u597d\u884c\u4ee5\u767d])\u5417\W{0,4}$",
+    re.IGNORECASE,
+)
+
+# A line of a program: a time, a level or a place comes first, or a mark of code. People write "WARNING" themselves.
+_LOGGED = re.compile(
+    r"\W{0,4}(?:(?:(?:\d{4}-\d\d-\d\d|[A-Z][a-z]{2} {1,2}\d{1,2})[T ])?\d\d:\d\d(?::\d\d|\])|[IWEF]\d{4} \d\d:\d\d"
+    r"|(?:ERROR|FATAL|WARN|INFO|DEBUG|TRACE|WARNING(?=:\w))\b(?=\s{0,3}[][:|(-]|\s\s|\s\d)"
+    r"|(?:[Ee]rror|fatal|panic|Traceback|\w{1,60}(?:Error|Exception|Warning))(?:\[\w{1,20}\]| \w{0,8}\d{1,6})?:"
+    r"|npm (?:ERR!|WARN|error|warn)|[^\s:]{1,200}:\d{1,6}:)"
+    r"|//|/\*|<!--|>>> |\$ "
+)
 
 _LASTS = re.compile(
     r"\b(?:from now on|from here on|going forward|in (?:the )?future|ab (?:jetzt|sofort)|von jetzt an|in zukunft"
@@ -118,8 +143,13 @@ def is_rule(sentence: str) -> bool:
 
 
 def forbids(sentence: str) -> bool:
-    """Return whether a sentence of the user forbids something."""
-    return _BANS.search(sentence) is not None
+    """Return whether a sentence of the user forbids something; a question does not, unless it requests something."""
+    return _BANS.search(sentence) is not None and not (asks(sentence) and _WONDERS.match(sentence))
+
+
+def is_logged(line: str) -> bool:
+    """Return whether a line in a user's message is one of a log, of an error or of code."""
+    return _LOGGED.match(line.lstrip()) is not None
 
 
 def is_lasting(sentence: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from buoyline.compression.citations import CUT
-from buoyline.compression.extractive.phrases import asks, chars_of, leads_in
+from buoyline.compression.extractive.phrases import asks, chars_of, forbids, is_logged, leads_in
 from buoyline.compression.identifiers import FENCES, LIST_MARK, sentences
 from buoyline.messages import ToolCall
 from buoyline.messages.jsonl import is_object
@@ -314,6 +314,12 @@ _MADE_BY_MACHINE = re.compile(
 )
 
 
+_QUOTED = re.compile(
+    r'"[^"\n]{1,500}"|`[^`\n]{1,500}`|(?<!\w)\'[^\'\n]{1,500}\'(?!\w)|[\u201c\u201e][^\u201c\u201d\n]{1,500}[\u201c\u201d]'
+    r"|\u00ab[^\u00bb\n]{1,500}\u00bb|[\u300c\u300e][^\u300d\u300f\n]{1,500}[\u300d\u300f]"
+)
+
+
 def written_texts(action: ParsedCall) -> Iterator[str]:
     """Yield the prose in the arguments of a call: the message of a commit, a reply, a thought; no contents of files."""
     if action.operation in {"change", "plan"}:
@@ -360,6 +366,30 @@ def own_words(text: str) -> str:
             kept.append(line)
         at += len(line)
     return "".join(kept)
+
+
+def remarks(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the sentences of a message of the user, each with whether it forbids something.
+
+    Lines of a log and words in quotation marks forbid nothing, unless the whole message is in quotation marks.
+    """
+    lines = own_words(text).splitlines()
+    is_quoted = _QUOTED.fullmatch(text.strip()) is not None
+    is_code = False
+    for line in lines:
+        is_fence = line.lstrip().startswith(FENCES)
+        is_code ^= is_fence
+        if is_fence or is_code:
+            continue
+        said = list(sentences(line))
+        bare = sentences(line if is_quoted else _QUOTED.sub(_without_words, line))
+        bans = [not is_logged(line) and forbids(sentence) for sentence in bare]
+        yield from zip(said, bans, strict=True)
+
+
+def _without_words(quotation: re.Match[str]) -> str:
+    """Return a quotation with other letters, so that it consists of as many sentences and says nothing."""
+    return "".join(("x" if "a" <= char <= "z" else "X") if char.isalpha() else char for char in quotation[0])
 
 
 def plain_text(text: str) -> str:
