@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from buoyline.compression.extractive.phrases import forbids
-from buoyline.compression.extractive.speech import remarks
+from buoyline.compression.extractive.speech import MAX_LED_LINES, remarks
 from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import Draft, SourceMessage, SummaryRequest
@@ -169,7 +169,7 @@ def test_words_of_a_log_a_question_and_a_quotation_forbid_nothing(text: str) -> 
         "Could you please never push to main again?",
         "Can you please not touch legacy/?",
         "When you deploy, never push to main, ok?",
-        "不要修改，好吗?",
+        "不要修改\uff0c好吗?",
         "WARNING: do not touch legacy/, or it breaks.",
         "CRITICAL: never delete the data.",
         "Error handling: never swallow exceptions.",
@@ -181,3 +181,49 @@ def test_words_of_a_log_a_question_and_a_quotation_forbid_nothing(text: str) -> 
 )
 def test_a_ban_of_any_form_is_a_ban(text: str) -> None:
     assert [is_ban for _, is_ban in remarks(text)] == [True]
+
+
+LISTS = {
+    "a list": ("Never touch these:\n- a.py\n- b.py", "Never touch these: - a.py - b.py"),
+    "numbers": ("Do not change:\n\n1. a.py\n2. b.py\n\nThank you.", "Do not change: 1. a.py 2. b.py"),
+    "plain lines": ("Never touch:\na.py\nb.py\n\nThank you.", "Never touch: a.py b.py"),
+    "a heading": ("## Off limits\n\n- a.py\n- b.py\n\nThank you.", "Off limits - a.py - b.py"),
+    "an inner list": ("- Never touch:\n  - a.py\n  - b.py\n- Write a test.", "Never touch: - a.py - b.py"),
+    "code": ("Never run this:\n```\nmake deploy\n```\nThank you.", "Never run this: make deploy"),
+    "German": ("Ändere auf keinen Fall:\n* hafen.yaml\n* kai.yaml", "Ändere auf keinen Fall: * hafen.yaml * kai.yaml"),
+    "Chinese": ("请不要修改\uff1a\n1、a.yaml\n2、b.yaml\n\n谢谢。", "请不要修改\uff1a 1、a.yaml 2、b.yaml"),
+    "Japanese": ("触らないでください\uff1a\n・a.md\n・b.md", "触らないでください\uff1a ・a.md ・b.md"),
+}
+
+
+@pytest.mark.parametrize("form", LISTS)
+def test_a_ban_that_leads_into_a_list_keeps_the_list_after_1_5_and_20_compactions(form: str) -> None:
+    asked, ban = LISTS[form]
+    messages = [_said("user", "Chart all berths."), *_turn(0), _said("user", asked), *_turn(1), *_turn(2)]
+    for compactions in (1, 5, 20):
+        assert ban in "\n".join(_after(messages, compactions).fields.values()), compactions
+
+
+def test_a_list_of_bans_is_a_ban_for_each_entry() -> None:
+    assert list(remarks("- never push\n- never merge\n- write tests")) == [
+        ("never push", True),
+        ("never merge", True),
+        ("write tests", False),
+    ]
+
+
+def test_a_ban_holds_at_most_so_many_lines_of_its_list() -> None:
+    entries = [f"- berth_{number}.py" for number in range(MAX_LED_LINES + 2)]
+    (ban, _), *others = remarks("\n".join(["Never touch:", *entries]))
+    assert ban == f"Never touch: {' '.join(entries[:MAX_LED_LINES])}"
+    assert [said for said, _ in others] == [entry.removeprefix("- ") for entry in entries[MAX_LED_LINES:]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["never:\n- a\n" * 20_000, "never:\n" * 50_000, "\"`'\u201c\u00ab" * 40_000, "don't you " * 20_000 + "?"],
+    ids=["lists", "colons", "quotes", "questions"],
+)
+def test_a_long_hostile_message_takes_no_longer_than_any_other(text: str) -> None:
+    """The time-out of the suite ends it if an expression goes back and forth."""
+    assert sum(is_ban for _, is_ban in remarks(text)) <= len(text)

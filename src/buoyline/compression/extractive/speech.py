@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from buoyline.compression.citations import CUT
 from buoyline.compression.extractive.phrases import asks, chars_of, forbids, is_logged, leads_in
-from buoyline.compression.identifiers import FENCES, LIST_MARK, sentences
+from buoyline.compression.identifiers import FENCES, LIST_MARK, readable, sentences
 from buoyline.messages import ToolCall
 from buoyline.messages.jsonl import is_object
 
@@ -318,6 +318,11 @@ _QUOTED = re.compile(
     r'"[^"\n]{1,500}"|`[^`\n]{1,500}`|(?<!\w)\'[^\'\n]{1,500}\'(?!\w)|[\u201c\u201e][^\u201c\u201d\n]{1,500}[\u201c\u201d]'
     r"|\u00ab[^\u00bb\n]{1,500}\u00bb|[\u300c\u300e][^\u300d\u300f\n]{1,500}[\u300d\u300f]"
 )
+_ENTRY = re.compile(r"(\s{0,40})(?:(?:[-*+\u2022]|\(?(?:\d{1,3}|[a-z])[.)])\s|\d{1,3}[\u3001\uff0e]|[\u2460-\u2473])")
+_ENDED = re.compile(r"[.!?;,\u3002\uff01\uff1f\uff1b\uff0c]\W{0,4}$")
+
+MAX_LED_LINES: Final = 40
+"""Of a list that belongs to a ban."""
 
 
 def written_texts(action: ParsedCall) -> Iterator[str]:
@@ -371,25 +376,55 @@ def own_words(text: str) -> str:
 def remarks(text: str) -> Iterator[tuple[str, bool]]:
     """Yield the sentences of a message of the user, each with whether it forbids something.
 
-    Lines of a log and words in quotation marks forbid nothing, unless the whole message is in quotation marks.
+    A ban that leads into a list holds the list. Lines of a log and words in quotation marks forbid nothing, unless the
+    whole message is in quotation marks.
     """
     lines = own_words(text).splitlines()
     is_quoted = _QUOTED.fullmatch(text.strip()) is not None
-    is_code = False
-    for line in lines:
+    is_code, end = False, 0
+    for at, line in enumerate(lines):
         is_fence = line.lstrip().startswith(FENCES)
         is_code ^= is_fence
-        if is_fence or is_code:
+        if is_fence or is_code or at < end:
             continue
         said = list(sentences(line))
         bare = sentences(line if is_quoted else _QUOTED.sub(_without_words, line))
         bans = [not is_logged(line) and forbids(sentence) for sentence in bare]
+        if bans and bans[-1] and (led := _led_lines(lines, at)):
+            end = at + 1 + len(led)
+            said[-1] = readable(" ".join([said[-1], *(one for one in led if not one.lstrip().startswith(FENCES))]))
         yield from zip(said, bans, strict=True)
 
 
 def _without_words(quotation: re.Match[str]) -> str:
     """Return a quotation with other letters, so that it consists of as many sentences and says nothing."""
     return "".join(("x" if "a" <= char <= "z" else "X") if char.isalpha() else char for char in quotation[0])
+
+
+def _led_lines(lines: Sequence[str], at: int) -> list[str]:
+    """Return the lines of the list or of the code that the line *at* leads into, at most `MAX_LED_LINES`.
+
+    A colon leads into plain lines as well; without one, only a list follows. A list in an entry of another is deeper.
+    """
+    outer = _ENTRY.match(lines[at])
+    is_list = not leads_in(lines[at].rstrip())
+    is_code = False
+    found = list[str]()
+    if is_list and (outer or _ENDED.search(lines[at].rstrip())):
+        return found
+    for line in lines[at + 1 : at + 1 + MAX_LED_LINES]:
+        entry = _ENTRY.match(line)
+        is_next = bool(line.strip()) and bool(found[-1].strip() if found else True)
+        if line.lstrip().startswith(FENCES) and (is_code or not (is_list or any(map(str.strip, found)))):
+            is_code, is_list = not is_code, True
+        elif entry is not None and (outer is None or len(entry[1]) > len(outer[1])):
+            is_list = True
+        elif line.strip() and not is_code and (entry or not is_next or (is_list and not line[0].isspace())):
+            break
+        found.append(line)
+    while found and not found[-1].strip():
+        found.pop()
+    return found
 
 
 def plain_text(text: str) -> str:
