@@ -114,6 +114,31 @@ def test_several_bans_are_all_kept() -> None:
     assert [ban for ban in BANS.values() if ban not in text] == []
 
 
+LONG_BAN = (
+    "Never rename, move, delete, reformat or otherwise touch any of the files under legacy/vault, archives/quai_4 and "
+    f"docs/kaizu_3, {', '.join(f'nor those of pier_{number} that are kept for its tide' for number in range(20))}, "
+    "whatever the tests say."
+)
+
+
+@pytest.mark.parametrize("max_tokens", [700, 1_500, 4_000])
+def test_a_long_ban_is_kept_whole_after_1_5_and_20_compactions(max_tokens: int) -> None:
+    messages = [_said("user", "Chart all berths."), *_turn(0), _said("user", LONG_BAN), *_turn(1), *_turn(2)]
+    for compactions in (1, 5, 20):
+        assert LONG_BAN in "\n".join(_after(messages, compactions, max_tokens).fields.values()), compactions
+
+
+def test_many_bans_are_all_kept_before_any_other_kind_of_fact() -> None:
+    messages = [_said("user", "Chart all berths.")]
+    bans = [f"Never touch legacy/vault_{number} of pier_{number}, whatever its tests say." for number in range(25)]
+    for number, ban in enumerate(bans):
+        messages += [_said("user", ban), *_turn(number)]
+    for compactions in (1, 5, 20):
+        text = "\n".join(_after(messages, compactions, 1_200).fields.values())
+        assert [ban for ban in bans if ban not in text] == [], compactions
+    assert "Chart all berths." in text
+
+
 @pytest.mark.parametrize(
     "sentence",
     [

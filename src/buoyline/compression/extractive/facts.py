@@ -86,6 +86,9 @@ SHOWN_COMMITS: Final = 4
 SHOWN_CHANGES: Final = 3
 """So many of the newest ones are named."""
 
+PASTED_BAN_TOKENS: Final = 400
+"""Of a ban in a long message: a pasted text may have no line ends. A ban that was typed is whole."""
+
 REPORT_LINES: Final = 24
 """A report of at most so many lines is cited whole if its quotation was cut."""
 
@@ -301,7 +304,9 @@ def preserved(conversation: Conversation) -> Iterator[Fact]:
             weight = FACTS["rule"] + is_task if is_rule(sentence) or is_task else FACTS["remark"]
             weight = FACTS["lasting rule"] if is_lasting(sentence) and not _is_pasted(source) else weight
             kind = "prohibition" if is_forbidding else "constraint"
-            text = cut(sentence, (4 if is_forbidding else 2) * limits.line, limits.counter)
+            ban_tokens = PASTED_BAN_TOKENS if _is_pasted(source) else limits.max_tokens
+            most = ban_tokens if is_forbidding else 2 * limits.line
+            text = cut(sentence, most, limits.counter)
             weight = FACTS["prohibition"] - _is_pasted(source) if is_forbidding else weight
             yield conversation.item("context_to_preserve", kind, text, source, weight=weight, order=position)
     for occurrence in conversation.occurrences:

@@ -270,7 +270,7 @@ PLAN_TOKENS: Final = 300
 
 PROHIBITION_KIND: Final = "prohibition"
 PROHIBITIONS_SHARE: Final = 0.25
-"""Of the whole, for what the user forbade: a fence that is forgotten is worse than a fact that is looked up."""
+"""Of the whole, for bans in long messages, which may be the words of others."""
 
 PROHIBITIONS_TOKENS: Final = 60
 """May always be taken by it: beside a model's prose, a quarter of the facts is less than one sentence."""
@@ -459,18 +459,24 @@ class Selection:
     def choose_prohibitions(self, queue: list[Fact]) -> None:
         """Choose what the user forbade, unless a quotation says it: whole, or not at all.
 
-        What was typed comes before what was pasted, and newer words before older ones.
+        What was typed comes before what was pasted, and newer words before older ones. Those that were typed may take
+        all tokens but those of a next step: every other kind of fact can be looked up.
         """
-        room = max(PROHIBITIONS_SHARE * self.max_tokens, PROHIBITIONS_TOKENS)
+        reserve = min(NEXT_TOKENS, self.max_tokens // 6)
+        pasted = max(PROHIBITIONS_SHARE * self.max_tokens, PROHIBITIONS_TOKENS)
         for item in sorted(queue, key=lambda one: (one.weight, one.last_seen), reverse=True):
             if item.kind != PROHIBITION_KIND:
                 continue
             if self._is_said(item):
                 queue.remove(item)
                 self._choose(item, is_said=True)
-            elif (cost := self._cost(item)) <= min(room, self._left):
-                room -= cost
-                self._choose_first_of(queue, item, item)
+                continue
+            is_typed = item.weight >= FACTS["prohibition"]
+            room = self._left - reserve if is_typed else min(pasted, self._left)
+            shown = item if self._cost(item) <= room else replace(item, pointer=None, also=())
+            if (cost := self._cost(shown)) <= room:
+                pasted -= cost
+                self._choose_first_of(queue, item, shown)
 
     def choose_plan(self, queue: list[Fact]) -> None:
         """Choose what is open in the plan, in its order: it is short, and says what the other facts are for."""

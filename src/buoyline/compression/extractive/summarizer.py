@@ -13,7 +13,7 @@ from buoyline.compression.extractive.conversation import Conversation, Quotation
 from buoyline.compression.extractive.fact_text import FILE_KINDS, NOTHING, field_text, pointers_of
 from buoyline.compression.extractive.facts import UNTRIED_MESSAGES
 from buoyline.compression.extractive.phrases import asks
-from buoyline.compression.extractive.selection import SHARES, SelectedFacts, SnippetIndex, select
+from buoyline.compression.extractive.selection import PROHIBITION_KIND, SHARES, SelectedFacts, SnippetIndex, select
 from buoyline.compression.extractive.steps import Step, subjects_of
 from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.identifiers import sentences
@@ -231,9 +231,10 @@ def _fitting(choice: SelectedFacts, request: SummaryRequest) -> dict[str, str]:
         fields = {name: field_text(items) for name, items in choice.shown.items()}
         if _tokens(fields, request) <= request.max_tokens:
             break
-        # The field that chose last gives up the item that it chose last.
+        # The field that chose last gives up the item that it chose last; a ban is given up after all else.
         by_turn = sorted(choice.shown, key=lambda name: list(SHARES).index(name) if name in SHARES else -1)
-        last = next((name for name in reversed(by_turn) if choice.shown[name]), None)
+        full = [name for name in reversed(by_turn) if choice.shown[name]]
+        last = min(full, key=lambda name: choice.shown[name][-1].kind == PROHIBITION_KIND, default=None)
         if last is None:
             return dict.fromkeys(fields, "")
         choice.shown[last].pop()
