@@ -74,3 +74,37 @@ def test_the_text_of_a_skill_is_not_the_users() -> None:
     skill = f"Base directory for this skill: /home/me/skills/tides\n\n# Tides\n\nNever chart at night.\n\n{FILLER}"
     draft = _after([_said("user", TASK), *_looked(1), _said("user", skill), *_looked(2)], 1, 900)
     assert "Never chart at night" not in json.dumps(dict(draft.fields))
+
+
+QUESTION = "So which of the two charts do we publish first, chart_a.md or chart_b.md?"
+
+
+def _request(tokens: int) -> str:
+    """Return a request of about so many tokens that ends with its question."""
+    opening = "The depth of berth_4 is wrong since the storm."
+    return f"{opening} {COUNTER.head(FILLER * 10, tokens - 40).rpartition('. ')[0]}.\n\n{QUESTION}"
+
+
+@pytest.mark.parametrize("max_tokens", [700, 1_500, 4_000])
+@pytest.mark.parametrize("is_begun", [False, True], ids=["not answered", "in progress"])
+def test_the_newest_request_is_whole_up_to_300_tokens(max_tokens: int, is_begun: bool) -> None:  # noqa: FBT001 - pytest
+    request = _request(290)
+    messages = [_said("user", TASK), *_turn(0), _said("user", request), *(_looked(2) if is_begun else [])]
+    assert request.replace("\n\n", " ") in _after(messages, 1, max_tokens).fields["next_steps"]
+
+
+@pytest.mark.parametrize("max_tokens", [400, 700, 1_500, 4_000])
+@pytest.mark.parametrize("tokens", [500, 600, 2_000, 10_000])
+def test_a_longer_newest_request_is_quoted_from_its_beginning_and_its_end(max_tokens: int, tokens: int) -> None:
+    messages = [_said("user", TASK), *_turn(0), _said("user", _request(tokens)), *_looked(2)]
+    steps = _after(messages, 1, max_tokens).fields["next_steps"]
+    assert steps.startswith("- In progress: “The depth of berth_4 is wrong since the storm. The harbour master")
+    assert " … " in steps
+    assert f"{QUESTION}”" in steps
+    assert COUNTER.count(steps) >= min(max_tokens // 3, 250)
+
+
+def test_a_first_request_that_is_the_newest_keeps_its_end() -> None:
+    overview = _after([_said("user", _request(900)), *_looked(2)], 1, 1_500).fields["task_overview"]
+    assert overview.startswith("- “The depth of berth_4 is wrong")
+    assert f"{QUESTION}” [" in overview

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from buoyline.compression.extractive.fact_text import ANSWERED, cut
+from buoyline.compression.extractive.fact_text import ANSWERED, cut, cut_between
 from buoyline.compression.extractive.lines import LineFinder, Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS, OccurrenceIndex, Occurrences, likelihood
 from buoyline.compression.extractive.phrases import asks, chars_of, forbids
@@ -56,7 +56,7 @@ class QuotationLimits:
             max_tokens=max_tokens,
             task=_between(24, max_tokens // 8, 600),
             request=_between(24, max_tokens // 12, 200),
-            asked=_between(24, max_tokens // 6, 300),
+            asked=_between(24, max_tokens // 2, 300),
             report=_between(24, max_tokens // 12, 400),
             line=_between(16, max_tokens // 40, 60),
         )
@@ -150,9 +150,15 @@ class Conversation:
         calls = (step.call.index for step in self.steps if step.answer is not None)
         return max((*calls, *(source.index for source in users)), default=-1)
 
-    def quoted(self, source: SourceMessage, max_tokens: int) -> Passage:
-        """Quote a user with the lines; a mere "yes" follows the question that it answers."""
-        said = cut(source.message.text, max_tokens, self.limits.counter)
+    def quoted(self, source: SourceMessage, max_tokens: int, *, with_end: bool = False) -> Passage:
+        """Quote a user with the lines; a mere "yes" follows the question that it answers.
+
+        Args:
+            source: The message.
+            max_tokens: Of the quotation.
+            with_end: A longer message is quoted from its beginning and its end.
+        """
+        said = (cut_between if with_end else cut)(source.message.text, max_tokens, self.limits.counter)
         pointers = self.citations.of(source, said)
         if self.says_something(source.message.text):
             return Passage(said, pointers)

@@ -68,6 +68,9 @@ MAX_POINTERS: Final = 100
 MAX_TEXT_CHARS: Final = 20_000
 """Of a quoted text; no summary has room for more."""
 
+END_TOKENS: Final = 80
+"""Of the end of a request that is cut in its middle: with half of the room, a long task lost its list of steps."""
+
 ANSWERED: Final = "\u201d \u2013 \u201c"
 """Separates a question from its answer in a quotation."""
 
@@ -118,6 +121,22 @@ def cut(text: str, max_tokens: int, counter: TextCounter) -> str:
     if end == 0:
         return head and f"{head.rstrip()}{CUT}"
     return f"{head[:end].rstrip()} {CUT}"
+
+
+def cut_between(text: str, max_tokens: int, counter: TextCounter) -> str:
+    """Return *text* on one line, its middle cut out and marked if it exceeds *max_tokens*; see `cut`.
+
+    The end of a request often holds its question, so its last sentences take up to a third, at most `END_TOKENS`.
+    """
+    shown = readable(text[:MAX_TEXT_CHARS])
+    if len(text) <= MAX_TEXT_CHARS and not counter.exceeds(shown, max_tokens):
+        return shown
+    end = counter.tail(readable(text[-MAX_TEXT_CHARS:]), min(max_tokens // 3, END_TOKENS))
+    starts = [match.end() for match in _SENTENCE_END.finditer(end)]
+    blank = end.find(" ", 0, len(end) * 2 // 5)
+    last = end[starts[0] if starts and starts[0] < len(end) - 1 else blank + 1 :].strip()
+    first = cut(text, max(0, max_tokens - counter.count(f" {last}")), counter)
+    return f"{first} {last}".rstrip() if first.endswith(CUT) else cut(text, max_tokens, counter)
 
 
 def _good_end(text: str) -> int:

@@ -109,7 +109,9 @@ def overview(conversation: Conversation, *, without: SourceMessage | None = None
             continue
         is_pasted = _is_pasted(source) and not is_task
         max_tokens = limits.task if is_task else limits.line if is_pasted else limits.request
-        passage = conversation.quoted(source, max_tokens)
+        is_asked = is_task and source is typed[-1]
+        max_tokens = max(limits.task, limits.asked) if is_asked else max_tokens
+        passage = conversation.quoted(source, max_tokens, with_end=is_asked)
         if ANSWERED not in passage.text and not (is_task or conversation.says_something(source.message.text)):
             continue
         kind = "task" if is_task else "pasted" if is_pasted else "request"
@@ -534,8 +536,7 @@ def _asked(conversation: Conversation) -> Iterator[Fact]:
     limits = conversation.limits
     for source in conversation.typed[-1:]:
         is_in_overview = source is conversation.typed[0] and not conversation.has_task
-        is_short = is_in_overview or len(source.message.text) > MAX_TYPED_CHARS
-        passage = conversation.quoted(source, limits.line if is_short else limits.asked)
+        passage = conversation.quoted(source, limits.line if is_in_overview else limits.asked, with_end=True)
         if not _is_begun(conversation, source):
             yield _citing(
                 conversation.item(FIELD, "question", passage.text, source, weight=FACTS["question"]), passage.pointers

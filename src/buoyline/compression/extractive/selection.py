@@ -16,6 +16,7 @@ from buoyline.compression.extractive.fact_text import (
     JOINED_KINDS,
     STRING_KINDS,
     cut,
+    cut_between,
     field_text,
     line_of,
     mark_of,
@@ -198,8 +199,8 @@ NEXT_TOKENS: Final = 40
 """Next steps may always take so many tokens, however small the summary is: without them nobody can continue."""
 
 ASKED_KINDS: Final = frozenset({"question", "working"})
-ASKED_TOKENS: Final = 300
-"""The same for the user's newest request: a quotation that was cut before its content was worth nothing."""
+ASKED_TOKENS: Final = 340
+"""The same for the user's newest request, 300 of words with their lines: cut before its content, it said nothing."""
 
 STRINGS_FIELD: Final = "context_to_preserve"
 
@@ -491,11 +492,12 @@ class Selection:
     def assure(self, queue: list[Fact], tokens: int) -> None:
         """Choose the first of *queue*, cut to *tokens* but to at most a sixth of all.
 
-        The user's newest request may take `ASKED_TOKENS`.
+        The user's newest request may take `ASKED_TOKENS`, but at most half of all.
         """
         for item in queue[:1]:
-            limit = max(tokens, ASKED_TOKENS) if item.kind in ASKED_KINDS else tokens
-            shown = self._cut_to(item, min(limit, self.max_tokens / 6, self._left))
+            is_asked = item.kind in ASKED_KINDS
+            room = min(ASKED_TOKENS, self.max_tokens / 2) if is_asked else min(tokens, self.max_tokens / 6)
+            shown = self._cut_to(item, min(room, self._left))
             if shown is not None and not self._is_said(shown):
                 self._choose_first_of(queue, item, shown)
 
@@ -515,7 +517,8 @@ class Selection:
             if self._cost(candidate) <= room:
                 return candidate
             frame = self._cost(replace(candidate, text=""))
-            text = cut(item.text, max(0, int(room) - frame), self._counter)
+            shorten = cut_between if item.kind in ASKED_KINDS else cut
+            text = shorten(item.text, max(0, int(room) - frame), self._counter)
             shown = replace(candidate, text=text)
             if text and self._cost(shown) <= room:
                 return shown
