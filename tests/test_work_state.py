@@ -1324,6 +1324,18 @@ def test_a_task_in_tags_or_brackets_is_the_users(task: str) -> None:
     assert "ever touch legacy/vault" in summary
 
 
+def test_a_notice_in_the_middle_of_a_recording_is_no_task() -> None:
+    task = "Implement the plan: " + "chart each buoy and each light. " * 80
+    summary = summary_of(
+        answered("c0", "The tool use was rejected."),
+        said("user", "[Request interrupted by user for tool use]"),
+        said("user", task),
+        *ran(1, "ls", "a.txt"),
+    )
+    assert summary.startswith("- “Implement the plan: chart each buoy")
+    assert "Request interrupted" not in summary
+
+
 def test_what_a_signed_message_forbids_is_kept() -> None:
     talk = [said("user", "Answer the tickets.")]
     for number in range(4):

@@ -104,7 +104,7 @@ class Conversation:
         for source in sources:
             self._index.add(source, actions.get(source.index, []))
         users = self.spoken("user")
-        self._first = users[0] if users else None
+        self._first = next((source for source in sources if source.message.role != "system"), None)
         self._endings = repeated_endings([source.message.text for source in users], at_least=MADE_ALIKE)
         self.typed = _without_repetitions([source for source in users if not self.is_made(source)] or users)
         self._index.mark("asked", (source.message.text for source in self.typed[-1:]))
