@@ -1324,6 +1324,14 @@ def test_a_task_in_tags_or_brackets_is_the_users(task: str) -> None:
     assert "ever touch legacy/vault" in summary
 
 
+@pytest.mark.parametrize(
+    "command", ["/mode", "<command-message>brainstorm</command-message>\n<command-name>/brainstorm</command-name>"]
+)
+def test_a_command_of_the_program_is_no_task(command: str) -> None:
+    summary = summary_of(said("user", command), said("user", "Chart the light at berth 4."), *ran(1, "ls", "a.txt"))
+    assert summary.startswith("- “Chart the light at berth 4.”")
+
+
 def test_a_notice_in_the_middle_of_a_recording_is_no_task() -> None:
     task = "Implement the plan: " + "chart each buoy and each light. " * 80
     summary = summary_of(

@@ -17,6 +17,7 @@ from buoyline.compression.extractive.speech import (
     is_made_by_machine,
     plain_text,
     repeated_endings,
+    says_task,
     split_closing,
 )
 from buoyline.compression.extractive.steps import Step, steps, subjects_of
@@ -135,7 +136,7 @@ class Conversation:
     def is_made(self, source: SourceMessage) -> bool:
         """Return whether a program made a user message: a notification, a shell prompt, the text of a skill."""
         text = source.message.text
-        if source is self._first and not self.has_task:
+        if source is self._first and not self.has_task and says_task(text):
             return False  # a task may be in tags
         # A person may sign each message, and what that forbids must not be lost.
         return is_made_by_machine(text) or (ending_of(text) in self._endings and not forbids(text))

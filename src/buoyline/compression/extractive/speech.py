@@ -305,6 +305,8 @@ _FORWARDED = re.compile(
 )
 """The line over a mail that was forwarded, or the header of one."""
 
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
+MIN_TASK_WORDS: Final = 3
 _LINE_TAG = re.compile(r"\s*</?[A-Za-z][^<>]{0,200}>\s*")
 _LINK = re.compile(r"\W{0,4}!?\[[^\[\]]{0,300}\]\([^()\s]{1,2000}\)\W{0,4}")
 _MADE_BY_MACHINE = re.compile(
@@ -345,6 +347,11 @@ def _is_written(text: str) -> bool:
     if chars_of(text) < MIN_WRITTEN_CHARS or not (_WORDS.search(text) and _SENTENCE_ENDS.search(text)):
         return False
     return len(_CODE_MARK.findall(text)) <= MAX_CODE_MARKS * len(text)
+
+
+def says_task(text: str) -> bool:
+    """Return whether a first message in tags or brackets says what to do, and is no bare command of the program."""
+    return len(_TAG.sub(" ", text).split()) >= MIN_TASK_WORDS
 
 
 def is_made_by_machine(text: str) -> bool:
