@@ -37,22 +37,27 @@ def _turn(number: int) -> list[dict[str, Any]]:
     return [asked, *_looked(number), _said("assistant", answer)]
 
 
-def _after(messages: list[dict[str, Any]], compactions: int, max_tokens: int) -> Draft:
-    """Return the last of so many summaries; each but the first replaces one, and covers new turns."""
-    draft: Draft | None = None
+def _drafts(messages: list[dict[str, Any]], compactions: int, max_tokens: int) -> list[Draft]:
+    """Return so many summaries; each but the first replaces one, and covers new turns."""
+    drafts: list[Draft] = []
     first = 0
     for number in range(compactions):
         part = [message for turn in range(TURNS) for message in _turn(number * TURNS + turn)] if number else messages
-        sources = [
-            SourceMessage(
-                index, detect(message).view(message), Pointer("transcript.md", 10 * index + 1, 10 * index + 9)
-            )
-            for index, message in enumerate(part, first)
-        ]
-        draft = extract(SummaryRequest(sources, draft, max_tokens, COUNTER))
+        request = SummaryRequest(_sources(part, first), drafts[-1] if drafts else None, max_tokens, COUNTER)
+        drafts.append(extract(request))
         first += len(part)
-    assert draft is not None
-    return draft
+    return drafts
+
+
+def _after(messages: list[dict[str, Any]], compactions: int, max_tokens: int) -> Draft:
+    return _drafts(messages, compactions, max_tokens)[-1]
+
+
+def _sources(messages: list[dict[str, Any]], first: int) -> list[SourceMessage]:
+    return [
+        SourceMessage(index, detect(message).view(message), Pointer("transcript.md", 10 * index + 1, 10 * index + 9))
+        for index, message in enumerate(messages, first)
+    ]
 
 
 LONG_REQUEST = f"Now rewrite reports/tide.md for the new pier.\n\n{FILLER}\n\nNever touch legacy/vault while you do so."
@@ -108,3 +113,56 @@ def test_a_first_request_that_is_the_newest_keeps_its_end() -> None:
     overview = _after([_said("user", _request(900)), *_looked(2)], 1, 1_500).fields["task_overview"]
     assert overview.startswith("- “The depth of berth_4 is wrong")
     assert f"{QUESTION}” [" in overview
+
+
+CORRECTIONS = [
+    ("Run the gateway on port 8080 and report it.", "Use port 9090, not 8080."),
+    ("Run the gateway on port 8080 and report it.", "No, port 9090 instead of 8080."),
+    ("Store the readings in MySQL.", "Use Postgres, not MySQL."),
+    ("Write it in a blue tone.", "Please make it green rather than blue."),
+    ("Starte das Gateway auf Port 8080.", "Nimm Port 9090 statt 8080."),
+    ("Lance le service sur le port 8080.", "Utilise le port 9090 au lieu de 8080."),
+    ("把网关端口设为8080。", "用9090端口\uff0c不是8080。"),
+    ("ゲートウェイはポート8080で。", "8080ではなく9090を使って。"),
+]
+
+
+@pytest.mark.parametrize("max_tokens", [400, 1_500])
+@pytest.mark.parametrize(("asked", "correction"), CORRECTIONS)
+def test_a_correction_is_behind_what_it_corrects_after_1_5_and_20_compactions(
+    asked: str, correction: str, max_tokens: int
+) -> None:
+    messages = [_said("user", asked), *_turn(0), *_turn(1), _said("user", correction), *_turn(2), *_turn(3)]
+    drafts = _drafts(messages, 20, max_tokens)
+    for compactions in (1, 5, 20):
+        overview = drafts[compactions - 1].fields["task_overview"].splitlines()
+        assert overview[0].startswith(f"- “{asked}”"), compactions
+        assert overview[1].startswith(f"- “{correction}” (correcting: “{asked}”)"), compactions
+
+
+def test_a_later_compaction_corrects_what_the_last_summary_says() -> None:
+    first = _after([_said("user", "Run it on port 8080."), *_turn(0)], 1, 700)
+    later = [_said("user", "Use port 9090, not 8080."), *_turn(1)]
+    overview = extract(SummaryRequest(_sources(later, 5), first, 700, COUNTER)).fields["task_overview"]
+    assert "“Use port 9090, not 8080.” (correcting: “Run it on port 8080.”) [transcript.md:1-9,51-59]" in overview
+
+
+def test_a_correction_of_a_correction_names_the_newer_one() -> None:
+    talk = ["Run it on port 8080.", "Use port 9090, not 8080.", "Sorry, 7070 instead of 9090."]
+    messages = [message for number, words in enumerate(talk) for message in (_said("user", words), *_turn(number))]
+    overview = _after(messages, 20, 700).fields["task_overview"]
+    assert "“Sorry, 7070 instead of 9090.” (correcting: “Use port 9090, not 8080.”)" in overview
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "It does not run on the port yet.",
+        "Chart the next berth, and note its port 8080.",
+        "Do we not have port 8080?",
+        "That is the gateway, not sure if we need it.",
+    ],
+)
+def test_other_sentences_with_not_correct_nothing(words: str) -> None:
+    messages = [_said("user", "Run the gateway on port 8080."), *_turn(0), _said("user", words), *_turn(1)]
+    assert "correcting" not in _after(messages, 1, 900).fields["task_overview"]

@@ -41,6 +41,7 @@ READING_RANKS: Final[Mapping[str, int]] = MappingProxyType(
         "report": 0,  # the newest result
         "intent": 0,
         "prohibition": 0,
+        "correction": 0,
         "working": 0,  # the newest request
         "question": 0,
         "repository": 1,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
-from buoyline.compression.citations import ARROW, CUT
+from buoyline.compression.citations import ARROW, CUT, contains_whole
 from buoyline.compression.extractive.commands import checks_in
 from buoyline.compression.extractive.conversation import Conversation
 from buoyline.compression.extractive.edits import beginning_of, edit_in, is_whole_file
@@ -22,6 +22,7 @@ from buoyline.compression.extractive.phrases import (
     is_rule,
     looks_ahead,
     offers,
+    withdrawn,
 )
 from buoyline.compression.extractive.sentence_rank import MIN_CHARS, ranked_sentences
 from buoyline.compression.extractive.speech import (
@@ -35,7 +36,7 @@ from buoyline.compression.extractive.speech import (
 )
 from buoyline.compression.extractive.steps import grouped_calls, varying_argument
 from buoyline.compression.extractive.weights import FACTS
-from buoyline.compression.identifiers import readable
+from buoyline.compression.identifiers import classify, readable, sentences
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import Fact, SourceMessage
 
@@ -89,6 +90,10 @@ SHOWN_CHANGES: Final = 3
 PASTED_BAN_TOKENS: Final = 400
 """Of a ban in a long message: a pasted text may have no line ends. A ban that was typed is whole."""
 
+ASKED_BEFORE: Final = frozenset({"task", "request", "working", "question", "correction"})
+MAX_ASKED: Final = 300
+"""Newest sentences of the user that one may correct, besides the first."""
+
 REPORT_LINES: Final = 24
 """A report of at most so many lines is cited whole if its quotation was cut."""
 
@@ -138,6 +143,42 @@ def _refusals(conversation: Conversation) -> Iterator[Fact]:
         places = conversation.citations.of_result(step.reading, words or step.reading.text[:MIN_CHARS])
         item = Fact("task_overview", "refusal", text, None, step.call.index, weight=weight)
         yield _citing(item, step.citations_for(named, Passage("", places), conversation.citations))
+
+
+def corrections(conversation: Conversation, old: Iterable[Fact]) -> Iterator[Fact]:
+    """Yield the sentences with which the user replaces what was asked before, each with the words that it corrects.
+
+    Args:
+        conversation: The messages.
+        old: Facts of the last summary, which may be corrected too.
+    """
+    limits = conversation.limits
+    asked = [Passage(said, item.pointers) for item in old if item.kind in ASKED_BEFORE for said in _sentences_of(item)]
+    for source in conversation.typed:
+        for position, (sentence, is_ban) in enumerate(remarks(source.message.text)):
+            passage = Passage(sentence, conversation.citations.of(source, sentence))
+            if asked and not (is_ban or _is_pasted(source) or asks(sentence)):
+                words = [word for word, is_sure in withdrawn(sentence) if classify(word) or (is_sure and len(word) > 1)]
+                near = [*asked[:1], *asked[-MAX_ASKED:]]
+                earlier = next((one for word in words for one in reversed(near) if _holds(one.text, word)), None)
+                if earlier is not None:
+                    shown = cut(earlier.text, limits.line, limits.counter)
+                    text = f"“{cut(sentence, limits.request, limits.counter)}” (correcting: “{shown}”)"
+                    item = conversation.item(
+                        "task_overview", "correction", text, source, weight=FACTS["correction"], order=position
+                    )
+                    yield _citing(item, merged_pointers((*passage.pointers, *earlier.pointers)))
+            asked.append(passage)
+
+
+def _sentences_of(item: Fact) -> Iterator[str]:
+    """Yield the sentences of a request or of a correction, without what that corrects."""
+    return sentences(item.text.partition(" (correcting: ")[0].strip("“”"))
+
+
+def _holds(text: str, word: str) -> bool:
+    """Return whether a text holds a word; words of Chinese and Japanese have no blanks around them."""
+    return contains_whole(text.casefold(), word.casefold()) or (not word.isascii() and word in text)
 
 
 def state(conversation: Conversation) -> Iterator[Fact]:

@@ -287,6 +287,12 @@ NEWEST_REQUEST_TOKENS: Final = 80
 NEWEST_REQUESTS_SHARE: Final = 0.13
 """Of the whole summary, for the newest short requests: a long first task could crowd one of them out."""
 
+CORRECTION_KIND: Final = "correction"
+CORRECTIONS_SHARE: Final = 0.15
+CORRECTIONS_TOKENS: Final = 120
+NEWEST_CORRECTIONS: Final = 20
+"""So many corrections of the user, and so much of the whole or so many tokens, precede other requests."""
+
 MAX_CARRIED_FACTS: Final = 2_000
 MAX_CARRIED_STRINGS: Final = 300
 """So many candidates, the most needed, are kept for the next summary, whether this one says them or not.
@@ -367,7 +373,11 @@ def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetInde
     queues = {name: [item for item in ranked if item.field == name] for name in request.fields}
     prose = [name for name in SHARES if name in queues and name != STRINGS_FIELD]
     selection.choose_first(queues.get("task_overview", []))
-    selection.choose_newest(queues.get("task_overview", []))
+    asked = queues.get("task_overview", [])
+    # A request is less than a correction of it; the agent works on from the newest ones.
+    corrections = max(CORRECTIONS_SHARE * request.max_tokens, CORRECTIONS_TOKENS)
+    selection.choose_newest(asked, CORRECTION_KIND, room=corrections, most=NEWEST_CORRECTIONS)
+    selection.choose_newest(asked, REQUEST_KIND, room=NEWEST_REQUESTS_SHARE * request.max_tokens, most=NEWEST_REQUESTS)
     selection.choose_prohibitions(queues.get(STRINGS_FIELD, []))
     selection.choose_plan(queues.get(NEXT_FIELD, []))
     for name in prose:
@@ -447,13 +457,13 @@ class Selection:
             if shown is not None:
                 self._choose_first_of(queue, item, shown)
 
-    def choose_newest(self, queue: list[Fact]) -> None:
-        """Choose the newest requests in *queue* with short quotations: the agent works on from them."""
-        room = NEWEST_REQUESTS_SHARE * self.max_tokens
-        requests = [item for item in queue if item.kind == REQUEST_KIND and self._cost(item) <= NEWEST_REQUEST_TOKENS]
-        for item in sorted(requests, key=lambda request: request.last_seen, reverse=True)[:NEWEST_REQUESTS]:
+    def choose_newest(self, queue: list[Fact], kind: str, *, room: float, most: int) -> None:
+        """Choose the *most* newest facts of a *kind* in *queue*, no long requests among them, within *room* tokens."""
+        longest = NEWEST_REQUEST_TOKENS if kind == REQUEST_KIND else room
+        items = [item for item in queue if item.kind == kind and self._cost(item) <= longest]
+        for item in sorted(items, key=lambda one: one.last_seen, reverse=True)[:most]:
             cost = self._cost(item)
-            if cost <= min(room, self._left):
+            if not self._is_said(item) and cost <= min(room, self._left):
                 room -= cost
                 self._choose_first_of(queue, item, item)
 

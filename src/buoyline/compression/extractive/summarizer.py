@@ -210,6 +210,7 @@ def extract(request: SummaryRequest, conversation: Conversation | None = None) -
     newest = facts.newest_request(conversation) if facts.FIELD in request.fields else None
     new = chain(
         facts.overview(conversation, without=newest),
+        facts.corrections(conversation, old),
         facts.state(conversation),
         facts.discoveries(conversation),
         facts.next_steps(conversation),

@@ -17,6 +17,7 @@ FACTS: Final[Mapping[str, float]] = MappingProxyType(
         "refusal": 3.0,
         "refusal without words": 1.5,
         "prohibition": 6.0,  # never forgotten: the agent must not do it in twenty compactions either
+        "correction": 3.0,  # chosen behind the task and before all else: without it, an older request says the opposite
         "lasting rule": 4.0,  # holds from now on, or lifts a prohibition
         "rule": 1.0,
         "remark": 0.0,
