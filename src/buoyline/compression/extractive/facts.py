@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.citations import ARROW, CUT, contains_whole
@@ -153,22 +153,26 @@ def corrections(conversation: Conversation, old: Iterable[Fact]) -> Iterator[Fac
         old: Facts of the last summary, which may be corrected too.
     """
     limits = conversation.limits
-    asked = [Passage(said, item.pointers) for item in old if item.kind in ASKED_BEFORE for said in _sentences_of(item)]
+    asked: list[tuple[str, SourceMessage | Fact]] = [
+        (said, item) for item in old if item.kind in ASKED_BEFORE for said in _sentences_of(item)
+    ]
     for source in conversation.typed:
-        for position, (sentence, is_ban) in enumerate(remarks(source.message.text)):
-            passage = Passage(sentence, conversation.citations.of(source, sentence))
-            if asked and not (is_ban or _is_pasted(source) or asks(sentence)):
-                words = [word for word, is_sure in withdrawn(sentence) if classify(word) or (is_sure and len(word) > 1)]
-                near = [*asked[:1], *asked[-MAX_ASKED:]]
-                earlier = next((one for word in words for one in reversed(near) if _holds(one.text, word)), None)
-                if earlier is not None:
-                    shown = cut(earlier.text, limits.line, limits.counter)
-                    text = f"“{cut(sentence, limits.request, limits.counter)}” (correcting: “{shown}”)"
-                    item = conversation.item(
-                        "task_overview", "correction", text, source, weight=FACTS["correction"], order=position
-                    )
-                    yield _citing(item, merged_pointers((*passage.pointers, *earlier.pointers)))
-            asked.append(passage)
+        for position, (sentence, is_ban) in enumerate(islice(remarks(source.message.text), MAX_ASKED)):
+            may_correct = asked and not (is_ban or _is_pasted(source) or asks(sentence))
+            found = withdrawn(sentence) if may_correct else ()
+            words = [word for word, is_sure in found if classify(word) or (is_sure and len(word) > 1)]
+            near = [*asked[:1], *asked[-MAX_ASKED:]] if words else []
+            earlier = next((one for word in words for one in reversed(near) if _holds(one[0], word)), None)
+            if earlier is not None:
+                corrected, origin = earlier
+                shown = cut(corrected, limits.line, limits.counter)
+                text = f"“{cut(sentence, limits.request, limits.counter)}” (correcting: “{shown}”)"
+                finder = conversation.citations
+                places = origin.pointers if isinstance(origin, Fact) else finder.of(origin, corrected)
+                item = Fact("task_overview", "correction", text, None, source.index, weight=FACTS["correction"])
+                item = replace(item, order=position)
+                yield _citing(item, merged_pointers((*finder.of(source, sentence), *places)))
+            asked.append((sentence, source))
 
 
 def _sentences_of(item: Fact) -> Iterator[str]:

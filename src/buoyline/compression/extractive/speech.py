@@ -395,7 +395,8 @@ def remarks(text: str) -> Iterator[tuple[str, bool]]:
         if is_fence or is_code or at < end:
             continue
         said = list(sentences(line))
-        bare = sentences(line if is_quoted else _QUOTED.sub(_without_words, line))
+        unquoted = line if is_quoted else _QUOTED.sub(_without_words, line)
+        bare = said if unquoted == line else sentences(unquoted)
         bans = [not is_logged(line) and forbids(sentence) for sentence in bare]
         if bans and bans[-1] and (led := _led_lines(lines, at)):
             end = at + 1 + len(led)
