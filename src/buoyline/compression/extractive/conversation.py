@@ -106,6 +106,9 @@ class Conversation:
             self._index.add(source, actions.get(source.index, []))
         users = self.spoken("user")
         self._first = next((source for source in sources if source.message.role != "system"), None)
+        self._behind_skills = frozenset(
+            step.answer.index + 1 for step in self.steps if step.answer is not None and "skill" in step.action.words
+        )
         self._endings = repeated_endings([source.message.text for source in users], at_least=MADE_ALIKE)
         self.typed = _without_repetitions([source for source in users if not self.is_made(source)] or users)
         self._index.mark("asked", (source.message.text for source in self.typed[-1:]))
@@ -138,6 +141,8 @@ class Conversation:
         text = source.message.text
         if source is self._first and not self.has_task and says_task(text):
             return False  # a task may be in tags
+        if source.index in self._behind_skills and len(text) > MAX_TYPED_CHARS:
+            return True
         # A person may sign each message, and what that forbids must not be lost.
         return is_made_by_machine(text) or (ending_of(text) in self._endings and not forbids(text))
 
