@@ -213,7 +213,7 @@ async def test_all_candidates_of_a_summary_are_kept_and_what_is_replaced_is_not(
 async def test_each_summary_says_how_many_facts_of_the_last_one_it_omits(tmp_path: Path) -> None:
     events: list[Event] = []
     window = ContextWindow(session_id="s1", offloader=at(tmp_path), size=SIZE, on_event=events.append)
-    rules = [f"Rule {number}: never touch app/part_{number}/store.py." for number in range(300)]
+    rules = [f"Rule {number}: always begin with app/part_{number}/store.py." for number in range(300)]
     await fed(window, [{"role": "user", "content": rule} for rule in rules])
     await fed(window, [message for number in range(140) for message in turn(number)])
     verified = [event for event in events if isinstance(event, SummaryVerified)]
