@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from buoyline.compression import Compressor, ContextConfig, Summary
 from buoyline.compression.summary import summary_from
@@ -321,7 +321,7 @@ class FollowedHistory:
             BuoylineError: The offloader refused.
         """
         window = self.window
-        if window is None or not _begins_with(_with_content(history), self._known):
+        if window is None or not _begins_with(history, self._known):
             window = await self._adopted(history, made())
         for message, content in _with_content(history[len(self._known) :]):
             if self.shares:
@@ -343,7 +343,7 @@ class FollowedHistory:
         """
         if self.window is None:
             return 0
-        if not _begins_with(_with_content(history), self._known):
+        if not _begins_with(history, self._known):
             raise StaleWindowError(
                 self.window.session_id,
                 "the history was changed while it was managed",
@@ -353,7 +353,8 @@ class FollowedHistory:
         shown = shown_as(held, self.shown, shares=self.shares)
         messages = shown.history()
         history[: len(self._known)] = messages
-        self._known = _with_content(messages)
+        known = {id(message): content for message, content in self._known}
+        self._known = [(one, known[id(one)] if id(one) in known else _copied(one.get("content"))) for one in messages]
         removed = held.first + shown.taken - self._end
         self._end += removed
         self.held, self.shown = replace(held, messages=()), replace(shown, messages=())
@@ -432,7 +433,8 @@ class FollowedHistory:
         """
         head, kinds = self.shown.head, [kind for kind, _ in self.held.head]
         same = [
-            one.message["content"] == message.get("content")
+            # The content of the parts: a shared message may be edited itself.
+            _joined([native for _, native in one.parts])["content"] == message.get("content")
             and (_id_of(one.message) == _id_of(message) or all(at >= 0 and kinds[at] in _OURS for at, _ in one.parts))
             for one, message in zip(head, history, strict=False)
         ]
@@ -461,11 +463,21 @@ def _id_of(message: Mapping[str, Any]) -> str:
 
 
 def _with_content(messages: Iterable[NativeMessage]) -> list[tuple[NativeMessage, Any]]:
-    """Return each message with its content: a guardrail puts new content into the same message."""
-    return [(message, message.get("content")) for message in messages]
+    """Return each message with a copy of its content: hooks and guardrails edit it in place."""
+    return [(message, _copied(message.get("content"))) for message in messages]
 
 
-def _begins_with(found: Sequence[tuple[Any, Any]], known: Sequence[tuple[Any, Any]]) -> bool:
-    return len(found) >= len(known) and all(
-        one is other and content is kept for (one, content), (other, kept) in zip(found, known, strict=False)
+def _copied(value: object) -> object:
+    """Return *value* with dicts and lists of its own; a comparison need not read texts and bytes, which are shared."""
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in cast("dict[object, object]", value).items()}
+    if isinstance(value, list):
+        return [_copied(one) for one in cast("list[object]", value)]
+    return value
+
+
+def _begins_with(history: Sequence[NativeMessage], known: Sequence[tuple[NativeMessage, Any]]) -> bool:
+    """Return whether *history* begins with the same messages, and their contents are as they were."""
+    return len(history) >= len(known) and all(
+        one is other and one.get("content") == content for one, (other, content) in zip(history, known, strict=False)
     )

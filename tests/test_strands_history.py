@@ -1,0 +1,74 @@
+"""An agent's history that other code changes, in Strands' own agent."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("strands", reason="strands-agents is an extra for tests")
+
+from test_strands_conversation import SESSION, Message, agent_with, history, model_of, texts
+from test_strands_managed import check_request, conversation, doc, entry, unsynced
+
+from buoyline.integrations.strands import DocumentConversationManager, SlidingWindowConversationManager
+
+SLIDING = doc(pre_llm=entry("SlidingWindowManager", max_messages=5))
+
+
+def sliding_by(kind: str, directory: Path) -> Any:
+    """Return a manager that keeps a few messages in the context; the workspace at *directory* has the others."""
+    if kind == "document":
+        return DocumentConversationManager(SLIDING, workspace=unsynced(directory), session_id=SESSION)
+    return SlidingWindowConversationManager(6, workspace=unsynced(directory), session_id=SESSION)
+
+
+def redact(messages: list[Message]) -> None:
+    """Edit the blocks of *messages* themselves, as a hook may do."""
+    for message in messages:
+        for block in message["content"]:
+            block["text"] = block["text"].replace("hunter2", "[redacted]")
+
+
+def files_of(directory: Path) -> str:
+    return "".join(path.read_text("utf-8") for path in (directory / "sessions" / SESSION).glob("*") if path.is_file())
+
+
+# Edits in place.
+
+
+@pytest.mark.parametrize("kind", ["document", "manager"])
+def test_a_block_that_is_edited_in_place_is_edited_in_window_and_archive(kind: str, tmp_path: Path) -> None:
+    agent = agent_with(sliding_by(kind, tmp_path))
+    agent("my password is hunter2")
+    agent("it was hunter2")
+    redact(history(agent))
+    agent("go on")
+    assert "hunter2" not in files_of(tmp_path)
+    for number in range(6):
+        agent(f"question {number}")
+    assert "hunter2" not in files_of(tmp_path)
+    assert texts(asyncio.run(conversation(unsynced(tmp_path))))[:6:2] == [
+        "my password is [redacted]",
+        "it was [redacted]",
+        "go on",
+    ]
+
+
+@pytest.mark.parametrize("is_same_block", [True, False])
+def test_a_message_that_shares_one_with_the_notice_may_be_edited(is_same_block: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter
+    agent = agent_with(sliding_by("document", tmp_path))
+    for number in range(4):
+        agent(f"question {number} about hunter2")
+    shared = history(agent)[0]
+    assert len(shared["content"]) == 2
+    if is_same_block:
+        redact([shared])
+    else:
+        shared["content"][1] = {"text": "question [redacted]"}
+    for number in range(6):
+        agent(f"another question {number}")
+        check_request(model_of(agent).requests[-1])
+    (edited,) = (text for text in texts(asyncio.run(conversation(unsynced(tmp_path)))) if "[redacted]" in text)
+    assert "hunter2" not in edited
+    assert "question 1 about hunter2" not in files_of(tmp_path)
