@@ -1,6 +1,7 @@
 """An agent's history that other code changes, in Strands' own agent."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,23 @@ import pytest
 
 pytest.importorskip("strands", reason="strands-agents is an extra for tests")
 
-from test_strands_conversation import SESSION, Message, agent_with, history, model_of, texts
+from strands.types.exceptions import ContextWindowOverflowException
+from test_strands_conversation import (
+    SESSION,
+    Message,
+    agent_with,
+    history,
+    model_of,
+    restarted,
+    texts,
+)
 from test_strands_managed import check_request, conversation, doc, entry, unsynced
 
-from buoyline.integrations.strands import DocumentConversationManager, SlidingWindowConversationManager
+from buoyline.integrations.strands import (
+    DocumentConversationManager,
+    SlidingWindowConversationManager,
+    SummarizingConversationManager,
+)
 
 SLIDING = doc(pre_llm=entry("SlidingWindowManager", max_messages=5))
 
@@ -72,3 +86,44 @@ def test_a_message_that_shares_one_with_the_notice_may_be_edited(is_same_block: 
     (edited,) = (text for text in texts(asyncio.run(conversation(unsynced(tmp_path)))) if "[redacted]" in text)
     assert "hunter2" not in edited
     assert "question 1 about hunter2" not in files_of(tmp_path)
+
+
+# Numbers in Strands' own sessions.
+
+
+def keeping_nothing(kind: str, directory: Path) -> Any:
+    """Return a manager that may evict all messages of a session."""
+    workspace = unsynced(directory)
+    if kind == "window":
+        return SlidingWindowConversationManager(0, workspace=workspace, session_id=SESSION)
+    if kind == "summary":
+        return SummarizingConversationManager(0.8, 0, workspace=workspace, session_id=SESSION, summarizer="extractive")
+    return DocumentConversationManager("chat", workspace=workspace, session_id=SESSION)
+
+
+def questions_in(messages: list[Message]) -> list[str]:
+    return [text.partition(":")[0] for text in texts(messages) if text.startswith("question")]
+
+
+@pytest.mark.parametrize("kind", ["window", "summary", "document"])
+def test_a_session_whose_messages_were_all_evicted_is_numbered_on(kind: str, tmp_path: Path) -> None:
+    to_come, asked, kept = list[Exception](), list[str](), list[str]()
+
+    def answer(_: list[Message]) -> Any:
+        return to_come.pop() if to_come else "noted " * 300
+
+    for run in range(4):
+        agent = restarted(tmp_path, keeping_nothing(kind, tmp_path / "w"), answer)
+        for number in range(3):
+            asked.append(f"question {run}-{number}")
+            if number < 2:
+                agent(f"{asked[-1]}: {'about the build ' * 200}")
+                continue
+            to_come += [ConnectionError("down"), ContextWindowOverflowException("too long")]
+            with pytest.raises(ConnectionError):
+                agent(f"{asked[-1]}: {'about the build ' * 200}")
+        assert questions_in(model_of(agent).requests[0]) == [*kept, asked[-3]]
+        kept = questions_in(history(agent))
+    assert questions_in(asyncio.run(conversation(unsynced(tmp_path / "w")))) == asked
+    paths = sorted(tmp_path.rglob("message_*.json"), key=lambda path: int(path.stem.rpartition("_")[2]))
+    assert questions_in([json.loads(path.read_text("utf-8"))["message"] for path in paths]) == asked

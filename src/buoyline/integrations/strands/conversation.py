@@ -114,6 +114,12 @@ class WorkspaceConversationManager(ConversationManager):
         self._followed = FollowedHistory()
         self._gains = Gains()
 
+    def get_state(self) -> dict[str, Any]:
+        """Return the state that another process needs."""
+        state = super().get_state()
+        state["removed_message_count"] -= self._followed.uncounted
+        return state
+
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:  # noqa: ARG002 - Strands' signature
         """Register with the events of an agent.
 

@@ -112,10 +112,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that another process needs, as a JSON object, but for bytes in messages."""
-        state: dict[str, Any] = {**super().get_state(), "context": self._followed.to_json()}
-        # If no message is behind those that were removed, Strands numbers the next ones from 0, over the first ones.
-        state["removed_message_count"] -= self._followed.is_head_alone
-        return state
+        return {**super().get_state(), "context": self._followed.to_json()}
 
     def restore_from_session(self, state: dict[str, Any]) -> "list[Message] | None":
         """Take over the state from `get_state`.

@@ -300,6 +300,7 @@ class FollowedHistory:
         shown: The same as a history, without the agent's messages.
         window: None before the first call.
         is_settled: The history is as the window has it, and nothing was added since.
+        last: The id of the last message of the agent's, if all of them were evicted.
     """
 
     shares: bool = True
@@ -307,6 +308,8 @@ class FollowedHistory:
     shown: Shown = field(default_factory=Shown)
     window: AgentWindow | None = None
     is_settled: bool = False
+    last: str = ""
+    _is_restored: bool = False
     _known: list[tuple[NativeMessage, Any]] = field(default_factory=list[tuple[NativeMessage, Any]])
     _end: int = 0
 
@@ -352,26 +355,46 @@ class FollowedHistory:
         held = self.window.held
         shown = shown_as(held, self.shown, shares=self.shares)
         messages = shown.history()
+        removed = held.first + shown.taken - self._end
+        behind = self._known[len(self.shown.head) :]
+        if shown.taken or shown.messages:
+            self.last = ""
+        elif removed and behind:
+            self.last = durable_key(behind[-1][0])
+        elif removed and self.shown.taken:
+            self.last = durable_key(self.shown.head[-1].parts[-1][1])
         history[: len(self._known)] = messages
         known = {id(message): content for message, content in self._known}
         self._known = [(one, known[id(one)] if id(one) in known else _copied(one.get("content"))) for one in messages]
-        removed = held.first + shown.taken - self._end
         self._end += removed
         self.held, self.shown = replace(held, messages=()), replace(shown, messages=())
-        self.is_settled = True
+        self.is_settled, self._is_restored = True, False
         return removed
 
-    def begin(self, held: HeldContext, opening: NativeMessage | None = None) -> list[NativeMessage]:
-        """Begin with *held*, and return it as a history; see `shown_as` for *opening*."""
+    def begin(self, held: HeldContext, opening: NativeMessage | None = None, *, last: str = "") -> list[NativeMessage]:
+        """Begin with *held*, and return it as a history; see `shown_as` for *opening*.
+
+        The message with the id *last* is archived already, and may be behind these: see `uncounted`.
+        """
         self.shown = shown_as(held, opening=opening, shares=self.shares)
         self.held = replace(held, messages=())
-        self.window, self._known = None, []
+        self.window, self._known, self.is_settled = None, [], False
+        self.last, self._is_restored = last, bool(last)
         return self.shown.history()
 
     @property
     def is_head_alone(self) -> bool:
         """Whether the only message of the agent's shares the last one of the head."""
         return self.shown.taken > 0 and len(self._known) == len(self.shown.head)
+
+    @property
+    def uncounted(self) -> int:
+        """How many removed messages a saved `removed_message_count` does not count: one or none.
+
+        If no message is behind those that were removed, Strands numbers the next ones from 0, over the first ones. So
+        the last one comes behind the head again. There it shares a message with the head, or is evicted again.
+        """
+        return int(self.is_head_alone or (self.is_settled and self.last != ""))
 
     def to_json(self) -> dict[str, Any]:
         """Return the state that another process needs, as a JSON object, but for bytes in messages.
@@ -390,13 +413,15 @@ class FollowedHistory:
             "first": held.first,
             "pins": list(held.pins),
             "summary": None if held.summary is None else held.summary.with_few_facts().to_json(),
+            "last": self.last,
         }
 
     def restore(self, state: Mapping[str, Any]) -> list[NativeMessage]:
         """Take over the state from `to_json`, and return the messages before the agent's."""
         summary = None if state["summary"] is None else summary_from(state["summary"])
         head = [(kind, native) for kind, native in state["head"]]
-        self.begin(HeldContext(head, state["taken"], state["first"], state["pins"], summary), state["opening"])
+        held = HeldContext(head, state["taken"], state["first"], state["pins"], summary)
+        self.begin(held, state["opening"], last=state.get("last", ""))
         for one, key in zip(self.shown.head, state["keys"], strict=False):
             one.message["tracking_id"] = key
         return [one.message for one in self.shown.head]
@@ -406,6 +431,8 @@ class FollowedHistory:
         leading = self._still_leading(history)
         # Whoever saved the whole history has the restored messages a second time.
         begin = len(leading) + len(self._still_leading(history[len(leading) :]))
+        if self._is_restored:  # the last archived one, see `uncounted`
+            begin += any(_id_of(message) == self.last for message in history[begin : begin + 1])
         numbers = {number for one in leading for number, _ in one.parts if number >= 0}
         has_taken = self.shown.taken and len(leading) == len(self.shown.head)
         taken = [leading[-1].parts[-1][1]] if has_taken else []
@@ -423,7 +450,7 @@ class FollowedHistory:
         first = await window.adopt(held, _id_of)
         self.window, self.is_settled = window, False
         self._known = _with_content(history[:end])
-        self._end = first + len(taken)
+        self._end = first + len(taken) - self._is_restored
         return window
 
     def _still_leading(self, history: Sequence[NativeMessage]) -> Sequence[LeadingMessage]:

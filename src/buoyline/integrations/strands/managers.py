@@ -109,6 +109,7 @@ class CutConversationManager(WorkspaceConversationManager):
                 "pin_indexes": list(held.pins),
                 "pinned": sorted(key for key in self._pinned if isinstance(key, str)),
                 "has_pinned_first": self._has_pinned_first,
+                "last": self._followed.last,
             },
         }
 
@@ -134,7 +135,8 @@ class CutConversationManager(WorkspaceConversationManager):
         head = [(PIN, pin) for pin in pins]
         if shown is not None:
             head.append((SUMMARY if summary else NOTICE, shown))
-        history = self._followed.begin(HeldContext(head, (), int(kept["left"]), kept["pin_indexes"], summary))
+        held = HeldContext(head, (), int(kept["left"]), kept["pin_indexes"], summary)
+        history = self._followed.begin(held, last=kept.get("last", ""))
         return cast("list[Message]", history) or None
 
     def _taken(self, found: Handover) -> HeldContext:
