@@ -1,6 +1,7 @@
 """An agent's history that other code changes, in Strands' own agent."""
 
 import asyncio
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,21 @@ import pytest
 
 pytest.importorskip("strands", reason="strands-agents is an extra for tests")
 
+from strands.agent.conversation_manager.compression.pin_message import pin_message
 from strands.types.exceptions import ContextWindowOverflowException
 from test_strands_conversation import (
     SESSION,
     Message,
     agent_with,
+    bare,
     history,
     model_of,
+    overflow,
     restarted,
+    said,
     texts,
 )
-from test_strands_managed import check_request, conversation, doc, entry, unsynced
+from test_strands_managed import check_request, conversation, doc, entry, known_as, noted, unsynced
 
 from buoyline.integrations.strands import (
     DocumentConversationManager,
@@ -46,6 +51,72 @@ def redact(messages: list[Message]) -> None:
 
 def files_of(directory: Path) -> str:
     return "".join(path.read_text("utf-8") for path in (directory / "sessions" / SESSION).glob("*") if path.is_file())
+
+
+# Roles alternate.
+
+
+def test_a_giant_question_after_an_overflow_shares_one_message_with_the_notice(tmp_path: Path) -> None:
+    manager = SlidingWindowConversationManager(workspace=unsynced(tmp_path), session_id=SESSION)
+    agent = agent_with(manager, overflow, "fine", messages=[said("user", "hello"), said("assistant", "hi")])
+    agent("a giant question " * 500)
+    for request in model_of(agent).requests:
+        check_request(request)
+    assert texts(history(agent))[1:] == ["a giant question " * 500, "fine"]
+    agent("and now?")
+    check_request(model_of(agent).requests[-1])
+    assert texts(asyncio.run(conversation(unsynced(tmp_path)))) == [
+        *("hello", "hi", "a giant question " * 500, "fine", "and now?", "fine")
+    ]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_a_window_that_slides_before_each_call_sends_alternating_roles(size: int, tmp_path: Path) -> None:
+    ids: list[str] = []
+    for run in range(2):
+        manager = SlidingWindowConversationManager(size, per_turn=True, workspace=unsynced(tmp_path / "w"))
+        agent = restarted(tmp_path, manager)
+        added = noted(agent)
+        for number in range(5):
+            agent(f"question {run}-{number}")
+            check_request(model_of(agent).requests[-1])
+            assert len(history(agent)) <= size
+        ids += known_as(added)
+    assert known_as(asyncio.run(conversation(unsynced(tmp_path / "w"), "release"))) == ids
+
+
+@pytest.mark.parametrize("kind", [SlidingWindowConversationManager, SummarizingConversationManager])
+@pytest.mark.parametrize("pin_first", [1, 2, 3])
+def test_a_pinned_question_and_what_replaces_the_next_messages_share_one(
+    kind: Any, pin_first: int, tmp_path: Path
+) -> None:
+    ids, before = list[str](), list[Message]()
+    for run in range(3):
+        options = {"window_size": 6} if kind is SlidingWindowConversationManager else {"preserve_recent_messages": 2}
+        manager = kind(workspace=unsynced(tmp_path / "w"), pin_first=pin_first, **options)
+        agent = restarted(tmp_path, manager, "fine")
+        assert bare(history(agent)) == before
+        added = noted(agent)
+        for number in range(4):
+            if number == 3:
+                manager.reduce_context(agent)
+            agent(f"question {run}-{number}")
+            check_request(model_of(agent).requests[-1])
+        ids, before = [*ids, *known_as(added)], copy.deepcopy(bare(history(agent)))
+        assert texts(history(agent))[:pin_first] == ["question 0-0", "fine", "question 0-1"][:pin_first]
+    assert known_as(asyncio.run(conversation(unsynced(tmp_path / "w"), "release"))) == ids
+
+
+def test_a_question_that_shares_one_message_with_the_notice_can_be_pinned(tmp_path: Path) -> None:
+    manager = SlidingWindowConversationManager(2, per_turn=True, workspace=unsynced(tmp_path), session_id=SESSION)
+    agent = agent_with(manager)
+    for number in range(9):
+        agent(f"question {number}")
+        if number == 2:
+            pin_message(agent.messages, 0)
+        check_request(model_of(agent).requests[-1])
+    assert "question 2" in texts(model_of(agent).requests[-1])
+    assert "question 3" not in texts(model_of(agent).requests[-1])
 
 
 # Edits in place.

@@ -93,7 +93,7 @@ def pinned(messages: Sequence[NativeMessage], keys: Collection[Key]) -> list[boo
 
     Source: ``metadata.custom.pinned``, which Strands' `pin_message` sets.
     """
-    flags = [_has_flag(message) or key_of(message) in keys for message in messages]
+    flags = [has_flag(message) or key_of(message) in keys for message in messages]
     answered = {
         at
         for at in range(len(messages) - 1)
@@ -105,7 +105,8 @@ def pinned(messages: Sequence[NativeMessage], keys: Collection[Key]) -> list[boo
     ]
 
 
-def _has_flag(message: NativeMessage) -> bool:
+def has_flag(message: NativeMessage) -> bool:
+    """Return whether Strands' own flag pins *message*."""
     metadata: dict[str, Any] = message.get("metadata") or {}
     custom: dict[str, Any] = metadata.get("custom") or {}
     return custom.get("pinned") is True

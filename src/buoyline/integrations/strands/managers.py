@@ -14,7 +14,6 @@ from strands.types.exceptions import ContextWindowOverflowException
 from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary
 from buoyline.compression.config import AUTO, LEAST_SUMMARY_TOKENS, SMALL_SUMMARY_TOKENS, summary_budget_tokens
 from buoyline.compression.summarizers.callables import SummaryFunction
-from buoyline.compression.summary import summary_from
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.callbacks import guarded_summarizer
@@ -25,6 +24,7 @@ from buoyline.integrations.strands.history import (
     NativeMessage,
     cuts,
     durable_key,
+    has_flag,
     history_of,
     key_of,
     newest_request,
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_SHARED: Final[Mapping[str, Any]] = {"taken": (), "opening": None, "keys": (), "last": ""}
+"""Values of `FollowedHistory.to_json` beside the head, and what an older state without them has."""
+
 
 class CutConversationManager(WorkspaceConversationManager):
     """Archives the oldest messages at one cut, and puts pinned ones and a summary or a notice in their place.
@@ -52,9 +55,13 @@ class CutConversationManager(WorkspaceConversationManager):
     A failure leaves history and `removed_message_count` as they were. That count is the index in Strands' own session
     of the first message that is still in the history; the messages before it, a summary and pins, are in the manager's
     state. (Strands does not count pinned messages, and restores others in their place.)
+
+    Cuts are planned on the messages of the window. In the history, a summary or a notice shares one user's message with
+    a neighbor of the user's, so that roles alternate.
     """
 
     _has_notice = False
+    _shares = False
 
     def __init__(
         self,
@@ -85,7 +92,7 @@ class CutConversationManager(WorkspaceConversationManager):
         )
         self.pin_first = None if pin_first is None else max(0, pin_first)
         self._config = config or ContextConfig()
-        self._followed = FollowedHistory(shares=False)
+        self._followed = FollowedHistory(shares=self._shares)
         self._projection = Projection()
         self._pinned: set[Key] = set()
         self._has_pinned_first = False
@@ -94,22 +101,22 @@ class CutConversationManager(WorkspaceConversationManager):
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that another process needs, as a JSON object, but for bytes in messages."""
-        held = self._followed.held
-        ours = [native for kind, native in held.head if kind in (SUMMARY, NOTICE)]
-        pins = [native for kind, native in held.head if kind == PIN]
+        held = self._followed.to_json()
+        ours = [native for kind, native in held["head"] if kind in (SUMMARY, NOTICE)]
+        pins = [native for kind, native in held["head"] if kind == PIN]
         return {
             **super().get_state(),
             "summary_message": ours[0] if ours else self._foreign,
             "pinned_messages": pins,
             "workspace": {
-                "left": held.first,
-                "summary": None if held.summary is None else held.summary.with_few_facts().to_json(),
+                "left": held["first"],
+                "summary": held["summary"],
                 "stale": self._projection.stale,
                 "scale": self._projection.scale,
-                "pin_indexes": list(held.pins),
+                "pin_indexes": held["pins"],
                 "pinned": sorted(key for key in self._pinned if isinstance(key, str)),
                 "has_pinned_first": self._has_pinned_first,
-                "last": self._followed.last,
+                **{name: held[name] for name in _SHARED},
             },
         }
 
@@ -125,19 +132,18 @@ class CutConversationManager(WorkspaceConversationManager):
         super().restore_from_session(state)
         shown, pins = (state.get("summary_message"), list(state.get("pinned_messages") or []))
         kept: dict[str, Any] = state.get("workspace") or {"left": 0, "summary": None, "pin_indexes": [], "pinned": []}
-        summary = None if kept["summary"] is None else summary_from(kept["summary"])
         self._projection = Projection(kept.get("stale"), float(kept.get("scale", 1.0)))
         self._pinned, self._has_pinned_first = (set(kept["pinned"]), bool(kept.get("has_pinned_first")))
-        if shown is not None and summary is None and not self._has_notice:
+        if shown is not None and kept["summary"] is None and not self._has_notice:
             # The summary of Strands' own manager is not in our archive: to us it is a message like any other.
             self._foreign = shown
             return cast("list[Message]", [shown])
         head = [(PIN, pin) for pin in pins]
         if shown is not None:
-            head.append((SUMMARY if summary else NOTICE, shown))
-        held = HeldContext(head, (), int(kept["left"]), kept["pin_indexes"], summary)
-        history = self._followed.begin(held, last=kept.get("last", ""))
-        return cast("list[Message]", history) or None
+            head.append((NOTICE if kept["summary"] is None else SUMMARY, shown))
+        held = {"head": head, "first": int(kept["left"]), "pins": kept["pin_indexes"], "summary": kept["summary"]}
+        held |= {name: kept.get(name, default) for name, default in _SHARED.items()}
+        return cast("list[Message]", self._followed.restore(held)) or None
 
     def _taken(self, found: Handover) -> HeldContext:
         # The user's newest words, which a document keeps for now, would be nowhere in the history without a pin.
@@ -183,12 +189,15 @@ class CutConversationManager(WorkspaceConversationManager):
                 message.setdefault("metadata", {}).setdefault("custom", {})["pinned"] = True
                 self._pinned.add(durable_key(message))  # Strands' sessions keep a message as it was first added
             self._has_pinned_first = True
+        for shared in self._followed.shown.head:
+            if has_flag(shared.message):
+                self._pinned.update(durable_key(native) for number, native in shared.parts if number < 0)
         return pinned(messages, self._pinned)
 
     @property
     def _heads(self) -> int:
-        """How many messages at the beginning of the history are not the agent's, or are archived already."""
-        return len(self._followed.shown.head)
+        """How many messages at the beginning of the window are not the agent's, or are archived already."""
+        return len(self._followed.held.head)
 
     async def _evict(
         self, agent: "Agent", cut: int, shrunk: Mapping[int, Entry] | None = None, **settings: Any
@@ -206,12 +215,11 @@ class CutConversationManager(WorkspaceConversationManager):
             BuoylineError: The workspace refused; nothing is lost, and the history is as it was.
         """
         window, heads = await self._write_down(agent), self._heads
-        messages, entries = list(history_of(agent)), window.entries
+        messages, counts = _with_tokens(window)
         flags = self._pin(messages)
         lasting = tuple(at - heads for at in range(heads, cut) if flags[at])
         if cut - heads <= len(lasting):
             raise ContextWindowOverflowException("no more messages may be removed from the conversation")
-        counts = [entry.tokens for entry in entries]
         outdated = self._projection.outdated(messages, cut, counts, window.fixed_tokens)
         await self._replace(agent, window, Eviction(cut - heads, lasting, (), frozenset()), **settings)
         self._pinned.update(durable_key(message) for message, flag in zip(messages[:cut], flags, strict=False) if flag)
@@ -224,7 +232,7 @@ class CutConversationManager(WorkspaceConversationManager):
 
     async def _shrink(self, agent: "Agent", window: AgentWindow, shrunk: Mapping[int, Entry]) -> None:
         """Put *shrunk* messages, by session index, in their places."""
-        messages, counts = (list(history_of(agent)), [entry.tokens for entry in window.entries])
+        messages, counts = _with_tokens(window)
         outdated = self._projection.outdated(messages, 0, counts, window.fixed_tokens)
         await window.put(shrunk)
         self._show(agent)
@@ -238,6 +246,12 @@ class CutConversationManager(WorkspaceConversationManager):
             BuoylineError: The workspace refused; the context is as it was.
         """
         raise NotImplementedError
+
+
+def _with_tokens(window: AgentWindow) -> tuple[list[NativeMessage], list[int]]:
+    """Return the messages of *window*, those before the agent's among them, and the tokens of each."""
+    entries = window.entries
+    return [entry.native for entry in entries], [entry.tokens for entry in entries]
 
 
 def _end_of(messages: Sequence[NativeMessage]) -> tuple[int, Key] | None:
@@ -330,7 +344,7 @@ class SlidingWindowConversationManager(CutConversationManager):
         self.window_size = window_size
         self.should_truncate_results = should_truncate_results
         self.per_turn = per_turn
-        self.notice = notice and window_size >= _LEAST_WINDOW_WITH_NOTICE
+        self.notice = self._followed.shares = notice and window_size >= _LEAST_WINDOW_WITH_NOTICE
         self._model_call_count = 0
 
     def apply_management(self, agent: "Agent", **kwargs: Any) -> None:
@@ -361,8 +375,7 @@ class SlidingWindowConversationManager(CutConversationManager):
             await asyncio.to_thread(self.apply_management, event.agent)
 
     async def _reduce(self, agent: "Agent") -> None:
-        await self._write_down(agent)
-        messages = list(history_of(agent))
+        messages, _ = _with_tokens(await self._write_down(agent))
         cut = len(messages)
         if self.window_size:
             _, cut = min(await asyncio.to_thread(self._places, messages))
@@ -373,7 +386,7 @@ class SlidingWindowConversationManager(CutConversationManager):
             await self._reduce(agent)
             return
         window = await self._write_down(agent)
-        messages, counts = (list(history_of(agent)), [entry.tokens for entry in window.entries])
+        messages, counts = _with_tokens(window)
         wanted = max(int(self._gains.next() * sum(counts)), 1)
         shrunk, saved = dict[int, Entry](), 0
         if self.should_truncate_results:
@@ -438,6 +451,8 @@ class SummarizingConversationManager(CutConversationManager):
     Source: Strands' manager of the same name, its parameters and their defaults. The agent's own model writes, its
     ``aux_model`` if it has one, also after an overflow, while the event loop waits as it does with Strands' manager.
     """
+
+    _shares = True
 
     def __init__(
         self,
@@ -548,7 +563,7 @@ class SummarizingConversationManager(CutConversationManager):
 
     async def _reduce(self, agent: "Agent") -> None:
         window = await self._write_down(agent)
-        messages = list(history_of(agent))
+        messages, _ = _with_tokens(window)
         if self._config.trigger_ratio == AUTO:
             cut = await asyncio.to_thread(self._cheapest_cut, messages, window)
         else:
@@ -575,7 +590,7 @@ class SummarizingConversationManager(CutConversationManager):
             ContextWindowOverflowException: Less than a tenth of the tokens may be removed.
         """
         window = await self._write_down(agent)
-        messages, counts = (list(history_of(agent)), [entry.tokens for entry in window.entries])
+        messages, counts = _with_tokens(window)
         flags = self._pin(messages)
         free = [0 if flag else count for count, flag in zip(counts, flags, strict=True)]
         most, request = len(messages) - self.preserve_recent_messages, newest_request(messages)
@@ -594,7 +609,7 @@ class SummarizingConversationManager(CutConversationManager):
 
     async def _recover_with_summary(self, agent: "Agent", gain: float) -> None:
         window = await self._write_down(agent)
-        messages, counts = (list(history_of(agent)), [entry.tokens for entry in window.entries])
+        messages, counts = _with_tokens(window)
         wanted, least = (max(int(share * sum(counts)), 1) for share in (gain, LEAST_GAIN))
         cut, won = self._recovery_cut(messages, counts, wanted, window.size)
         flags = self._pin(messages)
@@ -685,7 +700,8 @@ class SummarizingConversationManager(CutConversationManager):
             # After an overflow, no request of the agent's size is accepted.
             has_own_prompt = self.summarization_system_prompt is not None
             shares_cache = agent.aux_model is agent.model and not has_own_prompt and not is_recovery
-            return StrandsModelSummarizer(agent.aux_model, max_attempts=attempts, agent=agent if shares_cache else None)
+            asked = agent if shares_cache else None
+            return StrandsModelSummarizer(agent.aux_model, max_attempts=attempts, agent=asked, joins_neighbors=True)
         return AgentSummarizer(self.summarization_agent, max_attempts=attempts)
 
     def _documented_cut(self, messages: Sequence[NativeMessage]) -> int:
