@@ -198,3 +198,60 @@ def test_a_session_whose_messages_were_all_evicted_is_numbered_on(kind: str, tmp
     assert questions_in(asyncio.run(conversation(unsynced(tmp_path / "w")))) == asked
     paths = sorted(tmp_path.rglob("message_*.json"), key=lambda path: int(path.stem.rpartition("_")[2]))
     assert questions_in([json.loads(path.read_text("utf-8"))["message"] for path in paths]) == asked
+
+
+# Pins that the user deletes.
+
+
+def pinning(kind: str, directory: Path) -> Any:
+    """Return a manager that pins the first two messages."""
+    workspace = unsynced(directory)
+    if kind == "document":
+        pins = [entry("PinManager", first=2), entry("SlidingWindowManager", max_messages=5)]
+        return DocumentConversationManager(doc(pre_llm=pins), workspace=workspace, session_id=SESSION)
+    if kind == "window":
+        return SlidingWindowConversationManager(6, workspace=workspace, session_id=SESSION, pin_first=2)
+    return SummarizingConversationManager(
+        preserve_recent_messages=2, workspace=workspace, session_id=SESSION, pin_first=2, summarizer="extractive"
+    )
+
+
+@pytest.mark.parametrize("kind", ["document", "window", "summary"])
+@pytest.mark.parametrize("turn", [1, 6])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_deleted_pin_comes_back_nowhere_and_no_notice_is_archived(
+    kind: str, turn: int, place: int, tmp_path: Path
+) -> None:
+    manager = pinning(kind, tmp_path)
+    agent = agent_with(manager, lambda messages: f"answer to {texts(messages[-1:])[-1]}")
+    for number in range(12):
+        agent(f"question {number}")
+        if kind == "summary" and number % 3 == 2:
+            manager.reduce_context(agent)
+        if number == turn:
+            (deleted,) = texts([history(agent).pop(place)])
+        elif number > turn:
+            assert deleted not in texts(model_of(agent).requests[-1])
+    (kept,) = {"question 0", "answer to question 0"} - {deleted}
+    assert kept in texts(history(agent))
+    assert sum(text.startswith("[") for text in texts(history(agent))) == 1
+    found = texts(asyncio.run(conversation(unsynced(tmp_path))))
+    assert not [text for text in found if text.startswith("[")]
+    asked = {f"{words}question {number}" for number in range(12) for words in ("", "answer to ")}
+    assert asked - {deleted} <= set(found)
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_deleted_message_moves_no_pin_to_another(place: int, tmp_path: Path) -> None:
+    pins = [entry("PinManager", contains=["remember"]), entry("SlidingWindowManager", max_messages=5)]
+    workspace = unsynced(tmp_path)
+    agent = agent_with(DocumentConversationManager(doc(pre_llm=pins), workspace=workspace, session_id=SESSION))
+    for text in ("hello", "remember the milk"):
+        agent(text)
+    del history(agent)[place]
+    for number in range(8):
+        agent(f"question {number}")
+    kept = texts(model_of(agent).requests[-1])
+    assert ("remember the milk" in kept) == (place == 0)
+    assert "question 0" not in kept
+    assert len(asyncio.run(workspace.load_window(SESSION)).pins) == (place == 0)

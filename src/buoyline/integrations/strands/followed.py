@@ -16,7 +16,7 @@ from buoyline.compression.summary import summary_from
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.compression.trigger import Limits
 from buoyline.errors import StaleWindowError, UsageError
-from buoyline.integrations.strands.history import DIALECT, NativeMessage, durable_key
+from buoyline.integrations.strands.history import DIALECT, NativeMessage, durable_key, key_of
 from buoyline.management import ContextManagement
 from buoyline.messages import Text, ToolResult
 from buoyline.messages.registry import dialect_named
@@ -434,15 +434,16 @@ class FollowedHistory:
         if self._is_restored:  # the last archived one, see `uncounted`
             begin += any(_id_of(message) == self.last for message in history[begin : begin + 1])
         numbers = {number for one in leading for number, _ in one.parts if number >= 0}
-        has_taken = self.shown.taken and len(leading) == len(self.shown.head)
+        has_taken = self.shown.taken and leading and leading[-1] is self.shown.head[-1]
         taken = [leading[-1].parts[-1][1]] if has_taken else []
         end = max((end for end, message in enumerate(history, 1) if message["role"] == "assistant"), default=0)
         end = max(end, begin)
+        messages = [*taken, *history[begin:end]]
         held = replace(
             self.held,
             head=[one for number, one in enumerate(self.held.head) if number in numbers],
-            messages=[*taken, *history[begin:end]],
-            pins=_pins_of(self.held, numbers),
+            messages=messages,
+            pins=[*_pins_of(self.held, numbers), *self._pins_among(messages)],
         )
         if self.shares:
             for message in history[:end]:
@@ -453,26 +454,43 @@ class FollowedHistory:
         self._end = first + len(taken) - self._is_restored
         return window
 
+    def _pins_among(self, messages: Sequence[NativeMessage]) -> list[int]:
+        """Return the session indexes of the pins among *messages*; others before them may have been deleted."""
+        first = self.held.first
+        places = [pin - first for pin in self.held.pins if pin >= first]
+        if self.window is not None:
+            taken = [self.shown.head[-1].parts[-1][1]] if self.shown.taken else []
+            before = [*taken, *(message for message, _ in self._known[len(self.shown.head) :])]
+            keys = {key_of(before[at]) for at in places if at < len(before)}
+            places = [at for at, message in enumerate(messages) if key_of(message) in keys]
+        return [first + at for at in places if at < len(messages)]
+
     def _still_leading(self, history: Sequence[NativeMessage]) -> Sequence[LeadingMessage]:
         """Return the messages of the head that are still at the beginning of *history*, with the same content.
 
-        A summary and a notice need no id: nobody else writes them, and a copy of a history has new ids.
+        Others of the head may have been deleted. A summary and a notice need no id: nobody else writes them, and a copy
+        of a history has new ids.
         """
-        head, kinds = self.shown.head, [kind for kind, _ in self.held.head]
-        same = [
-            # The content of the parts: a shared message may be edited itself.
-            _joined([native for _, native in one.parts])["content"] == message.get("content")
-            and (_id_of(one.message) == _id_of(message) or all(at >= 0 and kinds[at] in _OURS for at, _ in one.parts))
-            for one, message in zip(head, history, strict=False)
-        ]
-        return head[: (*same, False).index(False)]
+        found, rest = list[LeadingMessage](), iter(self.shown.head)
+        for message in history:
+            same = next((one for one in rest if self._is_still(one, message)), None)
+            if same is None:
+                break
+            found.append(same)
+        return found
+
+    def _is_still(self, leading: LeadingMessage, message: NativeMessage) -> bool:
+        # The content of the parts: a shared message may be edited itself.
+        if _joined([native for _, native in leading.parts])["content"] != message.get("content"):
+            return False
+        is_ours = all(at >= 0 and self.held.head[at][0] in _OURS for at, _ in leading.parts)
+        return is_ours or _id_of(leading.message) == _id_of(message)
 
 
 def _pins_of(held: HeldContext, numbers: set[int]) -> list[int]:
-    """Return the session indexes of the pins of *held*; of those in the head, only the ones among *numbers*."""
+    """Return the session indexes of the pins in the head of *held* that are among *numbers*."""
     places = [number for number, (kind, _) in enumerate(held.head) if kind == "pin"]
-    in_head = [pin for number, pin in zip(places, held.pins, strict=False) if number in numbers]
-    return [*in_head, *held.pins[len(places) :]]
+    return [pin for number, pin in zip(places, held.pins, strict=False) if number in numbers]
 
 
 def _note_usage(window: AgentWindow, message: NativeMessage) -> None:
