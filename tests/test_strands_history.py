@@ -1,8 +1,11 @@
 """An agent's history that other code changes, in Strands' own agent."""
 
 import asyncio
+import contextvars
 import copy
 import json
+from collections.abc import AsyncIterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +13,11 @@ import pytest
 
 pytest.importorskip("strands", reason="strands-agents is an extra for tests")
 
+from strands import Agent
 from strands.agent.conversation_manager.compression.pin_message import pin_message
+from strands.types.agent import ConcurrentInvocationMode
 from strands.types.exceptions import ContextWindowOverflowException
+from strands_model import ScriptedModel
 from test_strands_conversation import (
     SESSION,
     Message,
@@ -19,6 +25,7 @@ from test_strands_conversation import (
     bare,
     history,
     model_of,
+    nearly_full,
     overflow,
     restarted,
     said,
@@ -255,3 +262,77 @@ def test_a_deleted_message_moves_no_pin_to_another(place: int, tmp_path: Path) -
     assert ("remember the milk" in kept) == (place == 0)
     assert "question 0" not in kept
     assert len(asyncio.run(workspace.load_window(SESSION)).pins) == (place == 0)
+
+
+# Several invocations at once.
+
+
+class SlowModel(ScriptedModel):
+    """Answers after other invocations had their turn."""
+
+    async def stream(self, *given: Any, **settings: Any) -> AsyncIterable[Any]:
+        await asyncio.sleep(0.002)
+        async for event in super().stream(*given, **settings):
+            yield event
+
+
+def shared_agent(kind: str, directory: Path) -> Agent:
+    """Return an agent that several threads or tasks may invoke at once, with a small context."""
+    workspace = unsynced(directory)
+    manager: Any
+    if kind == "summary":
+        manager = SummarizingConversationManager(
+            preserve_recent_messages=4,
+            workspace=workspace,
+            session_id=SESSION,
+            summarizer="extractive",
+            proactive_compression={"compression_threshold": 0.01},
+        )
+    elif kind == "window":
+        manager = SlidingWindowConversationManager(6, per_turn=True, workspace=workspace, session_id=SESSION)
+    else:
+        manager = sliding_by("document", directory)
+    mode = ConcurrentInvocationMode.UNSAFE_REENTRANT
+    model = SlowModel(["fine"], context_window_limit=4_000)
+    return agent_with(manager, model=model, concurrent_invocation_mode=mode)
+
+
+async def invoke_all(agent: Agent, asked: list[str]) -> None:
+    await asyncio.gather(*(agent.invoke_async(text) for text in asked))
+
+
+@pytest.mark.parametrize("kind", ["document", "window", "summary"])
+@pytest.mark.parametrize("runs_in", ["threads", "tasks"])
+def test_invocations_at_once_lose_no_message_and_archive_none_twice(kind: str, runs_in: str, tmp_path: Path) -> None:
+    agent = shared_agent(kind, tmp_path)
+    added, asked = noted(agent), [f"question {number}" for number in range(24)]
+    if runs_in == "threads":
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(agent, asked))
+    else:
+        asyncio.run(invoke_all(agent, asked))
+    agent("the last one")
+    found = asyncio.run(conversation(unsynced(tmp_path)))
+    assert sorted(known_as(found)) == sorted(known_as(added))
+    assert agent.conversation_manager.removed_message_count > 20
+
+
+async def test_an_overflow_says_so_if_a_task_of_the_same_loop_is_at_work_on_the_history(tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    async def summarize(_: Any) -> str:
+        with pytest.raises(ContextWindowOverflowException) as caught:
+            await asyncio.create_task(overflowing(), context=contextvars.Context())
+        refused.append(str(caught.value))
+        return "The user talks."
+
+    manager = SummarizingConversationManager(
+        workspace=unsynced(tmp_path), session_id=SESSION, summarizer=summarize, proactive_compression=True
+    )
+    agent = agent_with(manager, messages=nearly_full(1_000), config={"context_window_limit": 1_000})
+
+    async def overflowing() -> None:
+        manager.reduce_context(agent, ContextWindowOverflowException("too long"))
+
+    await agent.invoke_async("and now?")
+    assert refused == ["too long; another invocation is at work on the history"]

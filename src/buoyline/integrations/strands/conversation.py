@@ -1,9 +1,13 @@
 """`WorkspaceConversationManager`: when our conversation managers act, and which errors they let pass."""
 
+import asyncio
 import logging
 import os
+import threading
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -42,6 +46,11 @@ Source: Strands' documentation of proactive compression: errors are swallowed an
 
 _DEFAULT_WINDOW_TOKENS: Final = 200_000
 
+_POLL_S: Final = 0.002
+
+_ENTERED: ContextVar[tuple["WorkspaceConversationManager", ...]] = ContextVar("entered", default=())
+"""Managers that are at work in this context: an agent that writes a summary may have the very manager that asks it."""
+
 LEAST_GAIN: Final = 0.1
 _GAINS: Final = (LEAST_GAIN, 0.3, 0.5)
 
@@ -69,7 +78,7 @@ class Gains:
 class WorkspaceConversationManager(ConversationManager):
     """A conversation manager that loses nothing: messages are archived in a workspace before they are removed.
 
-    One manager belongs to one agent.
+    One manager belongs to one agent. If Strands runs several invocations of the agent at once, they take turns here.
 
     Attributes:
         offloader: Archives the messages.
@@ -113,6 +122,8 @@ class WorkspaceConversationManager(ConversationManager):
         self._session_id = session_id
         self._followed = FollowedHistory()
         self._gains = Gains()
+        self._lock = threading.Lock()
+        self._holder = 0
 
     def get_state(self) -> dict[str, Any]:
         """Return the state that another process needs."""
@@ -143,13 +154,19 @@ class WorkspaceConversationManager(ConversationManager):
             **kwargs: Accepted for the contract.
 
         Raises:
-            ContextWindowOverflowException: With *e*: the history cannot become smaller.
+            ContextWindowOverflowException: With *e*: the history cannot become smaller, or another invocation in this
+                event loop is at work on it, and cannot continue before this one does.
         """
+        if self in _ENTERED.get() or (self._lock.locked() and self._holder == threading.get_ident()):
+            if e is not None:
+                raise ContextWindowOverflowException(f"{e}; another invocation is at work on the history") from e
+            logger.warning("the history of %s is unchanged: another invocation is at work", self._session_of(agent))
+            return
         if e is None:
-            run_apart(lambda: self._reduce_or_log(agent))
+            run_apart(lambda: self._reduce_alone(agent))
             return
         try:
-            run_apart(lambda: self._recover(agent, e))
+            run_apart(lambda: self._recover_alone(agent, e))
         except ContextWindowOverflowException as refused:
             raise ContextWindowOverflowException(str(refused)) from e
         except FAILURES as failure:
@@ -195,8 +212,26 @@ class WorkspaceConversationManager(ConversationManager):
                 type(self).__name__,
             )
 
-    @abstractmethod
+    @asynccontextmanager
+    async def _alone(self) -> AsyncGenerator[None, None]:
+        """Wait until no other thread or task is at work on the history."""
+        while not self._lock.acquire(blocking=False):  # noqa: ASYNC110 - its holder may be in another event loop
+            await asyncio.sleep(_POLL_S)
+        self._holder = threading.get_ident()
+        entered = _ENTERED.set((*_ENTERED.get(), self))
+        try:
+            yield
+        finally:
+            _ENTERED.reset(entered)
+            self._lock.release()
+
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
+        if self not in _ENTERED.get():
+            async with self._alone():
+                await self._prepare(event)
+
+    @abstractmethod
+    async def _prepare(self, event: BeforeModelCallEvent) -> None:
         """Do what the manager documents before a model call, and write the history down."""
 
     async def _after_model_call(self, event: AfterModelCallEvent) -> None:
@@ -204,9 +239,12 @@ class WorkspaceConversationManager(ConversationManager):
             self._gains.overflows = 0
 
     async def _after_invocation(self, event: AfterInvocationEvent) -> None:
+        if self in _ENTERED.get():
+            return
         self._gains.overflows = 0
         try:
-            await self._write_down(event.agent)
+            async with self._alone():
+                await self._write_down(event.agent)
         except FAILURES as failure:
             logger.warning("the history of %s is not written down: %s", self._session_of(event.agent), failure)
 
@@ -235,6 +273,14 @@ class WorkspaceConversationManager(ConversationManager):
             ContextWindowOverflowException: It cannot become smaller.
             BuoylineError: The workspace refused.
         """
+
+    async def _reduce_alone(self, agent: "Agent") -> None:
+        async with self._alone():
+            await self._reduce_or_log(agent)
+
+    async def _recover_alone(self, agent: "Agent", error: Exception) -> None:
+        async with self._alone():
+            await self._recover(agent, error)
 
     async def _reduce_or_log(self, agent: "Agent") -> bool:
         """Reduce, and return whether that succeeded."""

@@ -126,7 +126,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
         super().restore_from_session(state)
         return cast("list[Message]", self._followed.restore(state["context"])) or None
 
-    async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
+    async def _prepare(self, event: BeforeModelCallEvent) -> None:
         document = await self._document_for(event)
         try:
             window = await self._follow(event.agent)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from strands.agent.conversation_manager import ProactiveCompressionConfig
-from strands.hooks import AfterInvocationEvent, BeforeModelCallEvent
+from strands.hooks import BeforeModelCallEvent
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary
@@ -153,7 +153,7 @@ class CutConversationManager(WorkspaceConversationManager):
         head = [*((PIN, native) for _, native in pins), *(one for one in found.head if one[0] == SUMMARY)]
         return HeldContext(head, found.messages, found.first, [index for index, _ in pins], found.summary)
 
-    async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
+    async def _prepare(self, event: BeforeModelCallEvent) -> None:
         agent, tokens = event.agent, event.projected_input_tokens
         try:
             window = await self._write_down(agent)
@@ -533,7 +533,7 @@ class SummarizingConversationManager(CutConversationManager):
                 raise ConfigError("summarizer", problem)
             summarizer = None
         self._summarizer = None if summarizer is None else guarded_summarizer(summarizer)
-        self._is_writing = self._has_failed = False
+        self._has_failed = False
 
     @property
     def summary(self) -> Summary | None:
@@ -545,14 +545,6 @@ class SummarizingConversationManager(CutConversationManager):
     def _has_summary(self) -> bool:
         """Whether the history has one, of ours or of Strands' own manager."""
         return self.summary is not None or self._foreign is not None
-
-    async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
-        if not self._is_writing:  # a summarization agent that has this very manager
-            await super()._before_model_call(event)
-
-    async def _after_invocation(self, event: AfterInvocationEvent) -> None:
-        if not self._is_writing:
-            await super()._after_invocation(event)
 
     def _is_due(self, agent: "Agent", tokens: int) -> bool:
         window = self._followed.window
@@ -570,9 +562,7 @@ class SummarizingConversationManager(CutConversationManager):
             cut = await asyncio.to_thread(self._documented_cut, messages)
         await self._evict(agent, cut)
 
-    async def _recover(self, agent: "Agent", error: Exception) -> None:
-        if self._is_writing:
-            raise ContextWindowOverflowException(str(error))
+    async def _recover(self, agent: "Agent", error: Exception) -> None:  # noqa: ARG002 - as declared
         gain = self._gains.next()
         try:
             await self._recover_with_summary(agent, gain)
@@ -666,24 +656,20 @@ class SummarizingConversationManager(CutConversationManager):
         writer = self._writer(agent, is_recovery=limit is not None)
         tokens = sum(entry.tokens for entry in window.entries[self._heads :][: eviction.cut])
         compressor = Compressor(self.offloader, config=self._config, counter=self.counter, summarizer=writer)
-        self._is_writing = True
-        try:
-            if writer is not None or limit is None:
-                replaced = 0 if window.summary is None else window.summary.tokens
-                most = self._summary_tokens(tokens, window.size, replaced_tokens=replaced)
-                most = most if limit is None else max(min(most, limit), LEAST_SUMMARY_TOKENS)
-                draft = await window.draft(eviction, compressor, self._config, most, use_model=True)
-                self._has_failed = writer is not None and bool(draft.summary.fell_back)
-                if limit is None or draft.summary.tokens <= limit:
-                    return draft
-                logger.warning(
-                    "a summary of %d tokens is too long; the extractive summarizer takes over", draft.summary.tokens
-                )
-                self._has_failed = False
-            most = self._summary_tokens(tokens, window.size, least_tokens=LEAST_SUMMARY_TOKENS)
-            return await window.draft(eviction, compressor, self._config, most, use_model=False)
-        finally:
-            self._is_writing = False
+        if writer is not None or limit is None:
+            replaced = 0 if window.summary is None else window.summary.tokens
+            most = self._summary_tokens(tokens, window.size, replaced_tokens=replaced)
+            most = most if limit is None else max(min(most, limit), LEAST_SUMMARY_TOKENS)
+            draft = await window.draft(eviction, compressor, self._config, most, use_model=True)
+            self._has_failed = writer is not None and bool(draft.summary.fell_back)
+            if limit is None or draft.summary.tokens <= limit:
+                return draft
+            logger.warning(
+                "a summary of %d tokens is too long; the extractive summarizer takes over", draft.summary.tokens
+            )
+            self._has_failed = False
+        most = self._summary_tokens(tokens, window.size, least_tokens=LEAST_SUMMARY_TOKENS)
+        return await window.draft(eviction, compressor, self._config, most, use_model=False)
 
     def _writer(self, agent: "Agent", *, is_recovery: bool) -> Summarizer | None:
         """Return the writer; None for the extractive summarizer.
