@@ -283,7 +283,7 @@ def test_the_first_spelling_of_the_notice_of_what_is_read_again_stays_known() ->
 def test_the_states_of_strands_managers_have_these_names_and_keys(tmp_path: Path) -> None:
     theirs = pytest.importorskip("buoyline.integrations.strands", reason="strands is an extra")
     own = "__name__ removed_message_count summary_message pinned_messages workspace"
-    kept = "left summary stale scale pin_indexes pinned has_pinned_first"
+    kept = "left summary stale scale pin_indexes pinned has_pinned_first taken opening keys last"
     for name, more in (
         ("NullConversationManager", None),
         ("SlidingWindowConversationManager", " model_call_count"),
@@ -301,7 +301,7 @@ def test_the_state_of_strands_manager_by_a_document_has_these_keys(tmp_path: Pat
     state = theirs.conversation_manager_of("coding-agent", workspace=LocalWorkspace(tmp_path)).get_state()
     assert state["__name__"] == "DocumentConversationManager"
     assert list(state) == ["__name__", "removed_message_count", "context"]
-    assert list(state["context"]) == ["head", "taken", "opening", "keys", "first", "pins", "summary"]
+    assert list(state["context"]) == ["head", "taken", "opening", "keys", "first", "pins", "summary", "last"]
 
 
 async def test_the_note_in_an_agentscope_state_has_these_keys(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class Names:
             # Sentences of a model become facts, which the checkout keeps in a file of their own.
             found.carried = lambda *_: []
 
-    def _counting(self, request: Any) -> Any:
+    def _counting(self, request: Any, *_: Any) -> Any:
         first, last = request.sources[0], request.sources[-1]
         pointer = "" if first.pointer is None else f" [{first.pointer}]"
         fields = dict.fromkeys(request.fields, f"Messages {first.index} to {last.index}.{pointer}")

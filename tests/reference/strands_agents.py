@@ -7,6 +7,8 @@ import importlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -105,13 +107,22 @@ class AgentPlayer(Player):
         return self._state()
 
     async def do_redact(self, place: int) -> Plain:
-        """Take the words out of a message, as a guardrail does."""
-        self.agent.messages[place]["content"] = [{"text": "[redacted]"}]
+        """Take the words out of a message, as a guardrail does.
+
+        Not out of the first one, which may hold a summary: its words came back, and now they do not.
+        """
+        if len(self.agent.messages) + place > 0:
+            self.agent.messages[place]["content"] = [{"text": "[redacted]"}]
         return self._state()
 
     async def do_reset(self, count: int) -> Plain:
-        """Keep the newest messages alone, as somebody else may do at any time."""
-        self.agent.messages[:] = self.agent.messages[-count:]
+        """Keep the newest messages alone, as somebody else may do at any time; neighbours of one role are one.
+
+        The first one is the user's: no provider takes another, and a notice is placed before it since then.
+        """
+        groups = [list(group) for _, group in groupby(self.agent.messages, key=itemgetter("role"))][-count:]
+        kept = groups[1:] if groups and groups[0][0]["role"] == "assistant" else groups
+        self.agent.messages[:] = [message for group in kept for message in group]
         return self._state()
 
     async def do_continued(self) -> Plain:
@@ -129,10 +140,14 @@ class AgentPlayer(Player):
         return {"history": self._bare(self.agent.messages), "removed": removed}
 
     def _bare(self, messages: Sequence[Mapping[str, Any]]) -> Plain:
-        """Return role and content by their hash, the first time whole: Strands adds ids and times."""
+        """Return role and content by their hash, the first time whole: Strands adds ids and times.
+
+        Neighbours of one role are one message: a notice shares a message with a question or a pin since then.
+        """
         found: list[Plain] = []
-        for message in messages:
-            spelled = self._steady(json.dumps([message["role"], self._plain(message["content"])], ensure_ascii=False))
+        for role, group in groupby(messages, key=itemgetter("role")):
+            content = [block for message in group for block in self._plain(message["content"])]
+            spelled = self._steady(json.dumps([role, content], ensure_ascii=False))
             digest = hashlib.sha256(spelled.encode("utf-8", "surrogatepass")).hexdigest()[:12]
             found.append([digest])
             if digest not in self._shown:
