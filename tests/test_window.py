@@ -233,6 +233,16 @@ async def test_compressing_before_a_message_moves_back_to_keep_a_pair_together(t
     assert opened.messages[1:] == [call("c"), result("c", "r")]
 
 
+async def test_compressing_before_a_message_keeps_a_call_whose_result_is_still_to_come(tmp_path: Path) -> None:
+    opened = window(tmp_path)
+    for message in (user("a"), call("c")):
+        await opened.add(message)
+    await opened.compress(before=2)
+    await opened.add(result("c", "r"))
+
+    assert (await opened.prepare())[1:] == [call("c"), result("c", "r")]
+
+
 async def test_compressing_before_a_message_that_has_left_does_nothing(tmp_path: Path) -> None:
     opened = window(tmp_path)
     for number in range(4):

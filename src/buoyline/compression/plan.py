@@ -50,8 +50,7 @@ def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens:
     archived_tokens = [0, *accumulate(counts)]
     total_tokens = archived_tokens[-1]
     cuts: list[int] = []
-    newest_answer = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=0)
-    awaited = next((at for at in _pending(messages) if at >= newest_answer), len(messages))
+    awaited = awaited_from(messages)
     for hold_pending in (True, False):
         cuts = [cut for cut in legal_cuts(messages, hold_pending=hold_pending) if at_least <= cut <= awaited]
         cut = next((cut for cut in cuts if archived_tokens[cut] >= total_tokens - max_kept_tokens), None)
@@ -63,6 +62,12 @@ def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens:
     cut = cuts[-1]
     reason = f"the newest {len(messages) - cut} belong together"
     return Plan(cut, archived_tokens[cut], total_tokens - archived_tokens[cut], reason)
+
+
+def awaited_from(messages: Sequence[Message]) -> int:
+    """Return the position of the model's newest message if its calls wait for results, else the end."""
+    newest_answer = max((at for at, message in enumerate(messages) if message.role == "assistant"), default=0)
+    return next((at for at in _pending(messages) if at >= newest_answer), len(messages))
 
 
 def legal_cut_before(messages: Sequence[Message], position: int) -> int:

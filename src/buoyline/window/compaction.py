@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from buoyline.compression import Compressor, ContextConfig, Summary
 from buoyline.compression.compressor import MessageRange
-from buoyline.compression.plan import Plan, legal_cut_before, plan
+from buoyline.compression.plan import Plan, awaited_from, legal_cut_before, plan
 from buoyline.compression.summary import AgentRequest
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import SummaryError
@@ -150,9 +150,10 @@ class Compaction:
         )
 
     def cut_before(self, index: int) -> int:
-        """Return the cut before the message *index* of the session, moved back if it would part a pair."""
+        """Return the cut before the message *index* of the session, moved back if it would part a call from its result."""
         state = self.context.whole
-        cut = legal_cut_before([entry.message for entry in state.messages], index - state.messages.first)
+        messages = [entry.message for entry in state.messages]
+        cut = legal_cut_before(messages, min(index - state.messages.first, awaited_from(messages)))
         return max(cut, state.attempted_until - state.messages.first)
 
     def parts_pair(self, index: int) -> bool:
