@@ -1,18 +1,20 @@
 """Going on with a session in another dialect: what is handed out is converted, what is kept stays as it was written."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from window_forms import Form, OpenAI, words
+from window_forms import Anthropic, Bedrock, Form, OpenAI, words
 
-from buoyline import ContextWindow, LocalWorkspace
+from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import ConfigError
 from buoyline.messages import convert, spell
 from buoyline.messages.jsonl import parse
 from buoyline.messages.registry import dialect_named
+from buoyline.window import Followed
 
 SIZE = 3_000
 
@@ -134,3 +136,54 @@ async def test_a_dialect_that_is_none_takes_no_session_over(tmp_path: Path) -> N
         await ContextWindow.resume(workspace, "s1", dialect="cobol")
     await window.add({"role": "user", "content": "Still here"})
     await window.save()
+
+
+async def test_a_summary_never_makes_two_messages_of_one_role_neighbors_for_bedrock(tmp_path: Path) -> None:
+    workspace, form = LocalWorkspace(tmp_path, durability="off"), Bedrock()
+    window = ContextWindow(session_id="s1", offloader=workspace, size=3_000, dialect=form.name)
+    shown: list[Any] = []
+    for number in range(40):
+        await window.add(form.user(f"{number}: {words(60)}"), pinned=number == 3)
+        shown = await window.prepare()
+        roles = [message["role"] for message in shown]
+        assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]
+        await window.add(said(f"{number}: {words(60)}"), pinned=number == 2)
+
+    assert window._context.state.messages.first > 0
+    added = [entry.native for entry in window._context.state.messages]
+    assert all(any(message is native for native in added) for message in shown[-4:])
+    assert (await window.prepare())[0] is shown[0]
+    again = await ContextWindow.resume(workspace, "s1")
+    assert (await again.prepare())[: len(shown)] == shown
+
+
+async def test_a_conversation_of_anthropics_does_not_begin_with_a_pin_of_the_models() -> None:
+    form = Anthropic()
+    window = ContextWindow(session_id="s1", offloader=MemoryWorkspace(), size=3_000, dialect=form.name)
+    pin = {"role": "assistant", "content": "I keep to the plan."}
+    await window.add(form.user("Make a plan."))
+    await window.add(pin, pinned=True)
+    await window.add(form.user(words(200)))
+    await window.compress(before=2)
+
+    shown = await window.prepare()
+    assert shown[0]["role"] == "user"
+    assert shown[1] is pin
+
+
+async def test_a_list_that_holds_what_was_returned_in_bedrocks_form_is_followed_in_each_process(tmp_path: Path) -> None:
+    workspace, form = LocalWorkspace(tmp_path, durability="off"), Bedrock()
+    window = ContextWindow(session_id="s1", offloader=workspace, size=3_000, dialect=form.name)
+    held: list[Any] = []
+    for number in range(40):
+        if number == 30:
+            window, held = await ContextWindow.resume(workspace, "s1"), copy.deepcopy(held)
+        held.append(form.user(f"{number}: {words(60)}"))
+        assert await window.follow(held) == Followed(2 if number else 1)
+        held = [*await window.prepare(), said(f"{number}: {words(60)}")]
+
+    assert window.added == 79
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": [{"text": text}]}

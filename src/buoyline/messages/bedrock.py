@@ -9,6 +9,7 @@ import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from buoyline.messages.dialect import (
@@ -165,6 +166,15 @@ class Bedrock(Dialect):
             losses.note_fields(metadata, ("custom",), "metadata")
             custom = held if is_object(held := metadata.get("custom")) else {}
         return turns_of(role, parts, losses, metadata=custom)
+
+    def in_turns(self, messages: Sequence[Any]) -> list[Any]:
+        """Let neighbors of one role share a message: Bedrock refuses all others."""
+        made: list[Any] = []
+        for role, group in groupby(super().in_turns(messages), key=lambda message: own_fields(message)["role"]):
+            first, *others = group
+            content = [block for one in (first, *others) for block in blocks_of(own_fields(one).get("content"))]
+            made.append({"role": role, "content": content} if others else first)
+        return made
 
     def refuses_media(self, media: Media) -> str | None:
         """Refuse unknown formats, and media elsewhere than on S3."""

@@ -35,6 +35,8 @@ _ROLES: Mapping[str, Role] = {
 
 _SCALARS = (str, int, float, type(None))
 
+_OPENING = "[The oldest messages of this conversation are no longer in the context.]"
+
 Blocks: TypeAlias = Sequence[str | int]
 """The blocks of new content: the number of a block that stays the very same object, or a new text."""
 
@@ -99,6 +101,15 @@ class Dialect(ABC):
         By default the turns of one role do if roles alternate; the user and the tools are one role then.
         """
         return self.alternates_roles and (group[-1].role == "assistant") == (turn.role == "assistant")
+
+    def in_turns(self, messages: Sequence[Any]) -> Sequence[Any]:
+        """Return the messages at the beginning of a context as the provider takes them.
+
+        By default, a line of the user's comes before the model's words if roles alternate.
+        """
+        if self.alternates_roles and self.view(messages[0]).role == "assistant":
+            return [self.user_message(_OPENING), *messages]
+        return messages
 
     def refuses_media(self, media: Media) -> str | None:
         """Return why this form cannot hold *media*, ``""`` for no special reason; None if it can.

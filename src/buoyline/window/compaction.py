@@ -150,7 +150,7 @@ class Compaction:
         )
 
     def cut_before(self, index: int) -> int:
-        """Return the cut before the message *index* of the session, moved back if it would part a call from its result."""
+        """Return the cut before the message *index* of the session, or an earlier one that parts no pair."""
         state = self.context.whole
         messages = [entry.message for entry in state.messages]
         cut = legal_cut_before(messages, min(index - state.messages.first, awaited_from(messages)))

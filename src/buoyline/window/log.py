@@ -329,16 +329,41 @@ class Translation:
         """Hand out in *dialect*; None: each message as it is. Raises `ConfigError` if the name is not known."""
         self._dialect = dialect_named(dialect).name if dialect else None
         self._given: list[Any] = []
+        self._heads: list[tuple[list[Any], list[Any]]] = []
         self.last: Converted | None = None
 
     def of(self, state: State) -> list[Any]:
         """Return the context as it is handed out."""
-        leading = state.leading
-        if self._dialect is not None:
-            return self._converted([*leading, *state.messages], self._dialect)
-        natives = state.messages.natives
-        natives[:0] = [entry.native for entry in leading]
-        return natives
+        leading, dialect = state.leading, self._dialect
+        if dialect is not None:
+            natives = self._converted([*leading, *state.messages], dialect)
+        else:
+            natives = [*(entry.native for entry in leading), *state.messages.natives]
+            dialects = {entry.dialect for entry in (*leading, *state.messages[:1])}
+            dialect = dialects.pop() if len(dialects) == 1 else None
+        if dialect is None or not natives or not state.messages.first:
+            return natives
+        # A compaction may have put messages of one role next to each other.
+        end = len(leading) + 1
+        return [*self._in_turns(natives[:end], dialect), *natives[end:]]
+
+    def apart(self, messages: Sequence[Any], state: State) -> Sequence[Any]:
+        """Return a list that holds what was handed out, with the messages that share one apart from each other."""
+        self.of(state)  # another process may have handed it out
+        for head, shown in reversed(self._heads):
+            if list(messages[: len(shown)]) == shown:
+                return [*head, *messages[len(shown) :]]
+        return messages
+
+    def _in_turns(self, head: list[Any], dialect: str) -> list[Any]:
+        found = (shown for given, shown in reversed(self._heads) if _are_same(given, head))
+        known: list[Any] | None = next(found, None)
+        if known is not None:
+            return known
+        made = [*dialect_named(dialect).in_turns(head)]
+        if not _are_same(made, head):
+            self._heads.append((head, made))
+        return made
 
     def _converted(self, entries: Sequence[Entry], dialect: str) -> list[Any]:
         """Return the messages of *entries*; earlier conversions are reused.

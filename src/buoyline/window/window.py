@@ -274,7 +274,7 @@ class ContextWindow:
         async def add(message: Any, pinned: bool) -> None:  # noqa: FBT001
             await self.add(message, pinned=pinned)
 
-        return await self._follower.follow(messages, key, add)
+        return await self._follower.follow(self._translation.apart(messages, self._context.whole), key, add)
 
     async def add_tool_output(
         self,
