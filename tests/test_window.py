@@ -6,7 +6,7 @@ import math
 import pydoc
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +16,7 @@ from thirds import STEP, each_third
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Draft, SummaryRequest
 from buoyline.compression.plan import pair_spans
+from buoyline.compression.summary import FIELDS
 from buoyline.errors import (
     ConfigError,
     ContextOverflowError,
@@ -435,7 +436,13 @@ NONE: Any = None
 
 
 @pytest.mark.parametrize(
-    "answer", [None, "text", {}, Draft("m", {"task_overview": NONE}), Draft("m", {}, (NONE,))], ids=repr
+    "answer",
+    [
+        *(None, "text", {}, Draft("m", {"task_overview": NONE}), Draft("m", {}, (NONE,))),
+        *(Draft(NONE, {}), Draft("m", NONE), Draft("m", {NONE: "x"}), Draft("m", {}, NONE), Draft("m", {}, (), NONE)),
+        Draft("m", dict.fromkeys(FIELDS, "x"), work=cast("Any", "x")),
+    ],
+    ids=repr,
 )
 async def test_a_summariser_that_answers_with_anything_else_is_passed_over(tmp_path: Path, answer: Any) -> None:
     class Odd:

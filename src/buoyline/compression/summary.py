@@ -1,6 +1,6 @@
 """What a summary is made of, and what a summarizer takes and returns."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -182,13 +182,20 @@ def require_draft(answer: object) -> Draft:
     """
     if not isinstance(answer, Draft):
         raise SummaryError("the summariser", f"answered with {type(answer).__name__}, not with a Draft")
-    parts: list[tuple[object, type]] = [(text, str) for text in answer.fields.values()]
-    parts += [(pointer, Pointer) for pointer in answer.pointers]
-    parts += [(item, Fact) for item in answer.items]
+    _require_types("the summarizer", [(answer.summarizer, str)])
+    work = [] if answer.work is None else [(answer.work, WorkState)]
+    whole = [(answer.fields, Mapping), (answer.pointers, Sequence), (answer.items, Sequence), *work]
+    _require_types(answer.summarizer, whole)
+    texts = [(text, str) for pair in answer.fields.items() for text in pair]
+    pointers, items = [(one, Pointer) for one in answer.pointers], [(one, Fact) for one in answer.items]
+    _require_types(answer.summarizer, [*texts, *pointers, *items])
+    return answer
+
+
+def _require_types(summarizer: str, parts: Iterable[tuple[object, type]]) -> None:
     for part, kind in parts:
         if not isinstance(part, kind):
-            raise SummaryError(answer.summarizer, f"holds {type(part).__name__} where {kind.__name__} is expected")
-    return answer
+            raise SummaryError(summarizer, f"holds {type(part).__name__} where {kind.__name__} is expected")
 
 
 # A summary as JSON. Source: docs/format.md, "summaries.jsonl" and "facts-<n>.jsonl".
