@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -122,6 +122,14 @@ async def test_a_text_that_is_too_long_is_cut_and_leaves_room_for_the_ledger(tmp
 def test_what_can_not_summarise_is_refused_at_once(summarizer: Any) -> None:
     with pytest.raises(ConfigError, match="summarizer"):
         Compressor(None, summarizer=summarizer)
+
+
+def test_failures_that_are_no_tuple_are_refused_at_once() -> None:
+    async def summarize(_request: SummaryRequest) -> str:
+        return ""
+
+    with pytest.raises(ConfigError, match="failures"):
+        CallableSummarizer(summarize, failures=cast("Any", OSError))
 
 
 async def test_the_previous_prose_and_the_facts_are_both_carried_on_by_the_fallback(tmp_path: Path) -> None:

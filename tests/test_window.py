@@ -294,7 +294,7 @@ async def test_tools_and_system_prompt_count(tmp_path: Path) -> None:
         window(tmp_path, system=words(50), tools=[{"name": "run", "description": words(50)}]),
     )
 
-    assert plain.tokens == 0
+    assert plain.tokens == window(tmp_path, tools=None).tokens == 0
     assert laden.tokens > 100
 
 
@@ -863,8 +863,16 @@ async def test_settings_of_a_newer_buoyline_do_not_end_a_resume(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "options",
-    [{"offloader": "./workspace"}, {"offloader": object()}, {"summarizer": len}, {"config": {"trigger_ratio": 0.5}}],
-    ids=["path", "object", "function", "dict"],
+    [
+        *(
+            {"offloader": "./workspace"},
+            {"offloader": object()},
+            {"summarizer": len},
+            {"config": {"trigger_ratio": 0.5}},
+        ),
+        *({"summarizer": Failing}, {"on_event": 5}, {"on_event": asyncio.sleep}),
+    ],
+    ids=["path", "object", "function", "dict", "class", "number", "async function"],
 )
 def test_an_object_that_cannot_do_its_part_is_refused_when_the_window_is_built(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):

@@ -6,6 +6,7 @@ call emits the events that were to follow. If that happens in the background, th
 compaction, which is not in the background, emits the event again.
 """
 
+import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TypeAlias
 
 from buoyline.compression import Summary
 from buoyline.compression.summary import SummaryFellBack, SummarySqueezed, SummaryVerified
+from buoyline.errors import ConfigError
 from buoyline.management import ManagementReport
 from buoyline.management.rules import Hook
 
@@ -164,7 +166,14 @@ def reporting(session_id: str, on_event: OnEvent | None) -> OnEvent:
 
     Events that change the whole context are logged as INFO, their steps as DEBUG. Failures, such as that of a
     summarizer, were logged as WARNING when they were found.
+
+    Raises:
+        ConfigError: *on_event* cannot be called, or would have to be awaited.
     """
+    if on_event is not None and not callable(on_event):
+        raise ConfigError("on_event", f"{type(on_event).__name__} is no function of an event")
+    if any(map(inspect.iscoroutinefunction, (on_event, getattr(on_event, "__call__", None)))):  # noqa: B004
+        raise ConfigError("on_event", "is called without await; pass a plain function, which may start a task")
 
     def report(event: Event) -> None:
         _log(session_id, event)

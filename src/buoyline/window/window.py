@@ -106,7 +106,7 @@ class ContextWindow:
         model: str | None = None,
         size: int | None = None,
         system: Any = "",
-        tools: "Sequence[Any]" = (),
+        tools: "Sequence[Any] | None" = (),
         config: "ContextConfig | None" = None,
         summarizer: "Summarizer | SummaryFunction | None" = None,
         on_event: "OnEvent | None" = None,
@@ -141,7 +141,7 @@ class ContextWindow:
             should_offload,
             can_store=offloader is not None,
         )
-        budget = TokenBudget(self.size, self.max_output_tokens, counter_, system, list(tools))
+        budget = TokenBudget(self.size, self.max_output_tokens, counter_, system, list(tools or ()))
         budget.asks_model = summarizer is not None and not isinstance(summarizer, Extractive)
         log = ContextLog(abilities.windows, session_id)
         if self._records_stubs_late and abilities.windows is not None and abilities.results is not None:

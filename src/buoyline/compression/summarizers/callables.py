@@ -282,6 +282,8 @@ class CallableSummarizer:
         """
         if not callable(function):
             raise ConfigError("summarizer", f"{type(function).__name__} is neither an async function nor a summarizer")
+        if not isinstance(failures, tuple):
+            raise ConfigError("failures", "must be a tuple of exceptions, such as (OSError,)")
         self._function = function
         self._failures: tuple[type[Exception], ...] = (TimeoutError, *failures)
         self._retries = Retries(max_attempts=max_attempts, timeout_s=timeout_s, first_wait_s=first_wait_s)
@@ -320,6 +322,8 @@ def summarizer_from(summarizer: "Summarizer | SummaryFunction") -> Summarizer:
         ConfigError: It is neither a summarizer nor an async function. (A plain function that returns an awaitable
             cannot be recognized before it is called; give it to `CallableSummarizer`.)
     """
+    if isinstance(summarizer, type):
+        raise ConfigError("summarizer", f"{summarizer.__name__} is a class; pass an object of it")
     if callable(getattr(summarizer, "summarize", None)):
         return summarizer  # type: ignore[return-value]
     if not any(map(inspect.iscoroutinefunction, (summarizer, getattr(summarizer, "__call__", None)))):  # noqa: B004
