@@ -1,6 +1,5 @@
 """The context of a session, and the one way to change it."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,7 +8,7 @@ from buoyline.window.events import OnEvent, ResultOffloaded
 from buoyline.window.log import Change, ContextLog, Extend, Replace
 from buoyline.window.plan import OffloadPlanner
 from buoyline.window.state import Entry, Messages, State
-from buoyline.window.tasks import completed
+from buoyline.window.tasks import LoopLock, completed
 
 
 class Context:
@@ -36,7 +35,7 @@ class Context:
         self.budget = budget
         self.planner = planner
         self.tell = tell
-        self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._lock = LoopLock()
         self._whole: tuple[State, Messages, State] | None = None
 
     @property
@@ -88,7 +87,7 @@ class Context:
         return await completed(self._commit(build))
 
     async def _commit(self, build: Callable[[State], Change | None]) -> bool:
-        async with self._lock_of_now():
+        async with self._lock.of_now():
             change = build(self.state)
             if change is None:
                 return False
@@ -114,13 +113,6 @@ class Context:
         """Emit the events; if the listener raises, the next call emits the others."""
         while self.outbox:
             self.tell(self.outbox.pop(0))
-
-    def _lock_of_now(self) -> asyncio.Lock:
-        """Return the lock of the running event loop: Strands opens one for each call."""
-        loop = asyncio.get_running_loop()
-        if self._lock is None or self._lock[0] is not loop:
-            self._lock = (loop, asyncio.Lock())
-        return self._lock[1]
 
 
 @dataclass(slots=True)

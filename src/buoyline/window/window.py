@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from buoyline.compression.config import ContextConfig, config_of
 from buoyline.compression.extractive.summarizer import Extractive
@@ -49,7 +50,7 @@ from buoyline.window.settings import (
 )
 from buoyline.window.state import Entry, entry_beside
 from buoyline.window.streams import HeldOutput, writer_for
-from buoyline.window.tasks import completed
+from buoyline.window.tasks import LoopLock, completed
 from buoyline.window.usage import Request
 
 if TYPE_CHECKING:
@@ -60,6 +61,22 @@ if TYPE_CHECKING:
 
 _WORTH_ASKING_TOKENS = 1_000
 """An agent that asks for a compaction gets none below that: the summary would take most of it."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _in_turn(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Let a call wait for those of other tasks: two at once would write, and archive, the same messages twice."""
+
+    @wraps(method)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        calls: LoopLock = self._calls
+        return await calls.run(method(self, *args, **kwargs))
+
+    return call
 
 
 class ContextWindow:
@@ -86,10 +103,10 @@ class ContextWindow:
     Advanced arguments are those of `WindowOptions`.
 
     `prepare` replaces large results with stubs and the oldest messages with
-    a summary; all others are the objects that were added. Any task may call
-    `add`, one task the rest. If a call raises, the context is as it was:
-    `StorageError` if the file system refused, `StaleWindowError` if another
-    window took the session over, or an error of your own functions.
+    a summary; all others are the objects that were added. Any task may call:
+    calls wait for each other, `add` for none. If a call raises, the context is
+    as it was: `StorageError` if the file system refused, `StaleWindowError` if
+    another window took the session over, or an error of your own functions.
     See docs/window.md for each method, docs/settings.md for each argument.
     """
 
@@ -160,6 +177,7 @@ class ContextWindow:
         self._engine.compaction.model = model or ""
         self._follower = ListFollower(self._engine.background, self._dialect)
         self._is_open = False
+        self._calls = LoopLock()
         self._translation = Translation()
 
     @classmethod
@@ -264,6 +282,7 @@ class ContextWindow:
         entry = replace(entry, index=self.added, added=added)
         self._context.inbox = self._context.inbox.extended([entry])
 
+    @_in_turn
     async def follow(self, messages: "Sequence[Any]", *, key: "MessageKey | None" = None) -> "Followed":
         """Take over the list that a framework owns, before each `prepare`.
 
@@ -302,6 +321,7 @@ class ContextWindow:
 
         await held.fill(output, add, max_bytes=max_bytes, keep_partial=keep_partial)
 
+    @_in_turn
     async def prepare(self, management: "Management | None" = None) -> "list[Any]":
         """Return the messages for the next model call.
 
@@ -331,6 +351,7 @@ class ContextWindow:
         self._context.log.note_usage(usage, model_of(response))
         return True
 
+    @_in_turn
     async def save(self) -> None:
         """Write added messages and usage down, if no `prepare` follows."""
         await self._settle(self.management)
@@ -341,6 +362,7 @@ class ContextWindow:
         """Stop the compaction in the background; nothing is lost."""
         await self._engine.background.drop()
 
+    @_in_turn
     async def compress_ahead(self) -> bool:
         """Begin a compaction in the background; True if there is one now."""
         await self._settle(self.management)
@@ -354,6 +376,7 @@ class ContextWindow:
         self._engine.asked = (focus, self._engine.compaction.first)
         return decided
 
+    @_in_turn
     async def compress(
         self,
         *,
@@ -382,6 +405,7 @@ class ContextWindow:
         cut = None if before is None else compaction.cut_before(before)
         return await compaction.compact(settings, focus or "", cut=cut)
 
+    @_in_turn
     async def recover_from_overflow(self, error: BaseException | None = None) -> "list[Any]":
         """Shrink the context by a tenth after the provider refused it."""
         await self._settle(self.management)
