@@ -379,7 +379,7 @@ class Player:
         """Return each message by its hash and, if it is the very object that was added, its index; new ones whole."""
         own = {id(message): at for at, message in enumerate(self.said)}
         found: list[Plain] = []
-        for message in messages:
+        for message in self._apart(messages):
             spelled = self._steady(json.dumps(self._plain(message), ensure_ascii=False))
             digest = hashlib.sha256(spelled.encode("utf-8", "surrogatepass")).hexdigest()[:12]
             found.append([digest, own.get(id(message))])
@@ -387,6 +387,11 @@ class Player:
                 self._shown.add(digest)
                 found[-1].append(json.loads(spelled))
         return found
+
+    def _apart(self, messages: Sequence[Any]) -> Sequence[Any]:
+        """Return *messages* one by one: in Bedrock's form, the baseline returned neighbors of one role apart."""
+        apart = getattr(getattr(self.window, "_translation", None), "apart", None)
+        return messages if apart is None else apart(messages, self.window._context.whole)
 
     # What is on disk
 
@@ -397,7 +402,7 @@ class Player:
     async def do_archived(self) -> Plain:
         """Return the session's messages that are archived, as they are read again."""
         window = self.window
-        end = window.added - len(window.messages)
+        end = window.added - len(self._apart(window.messages))
         return await self.offloader.load_messages(self.settings.get("session", "s1"), 0, end) if end > 0 else []
 
     async def do_files(self) -> Plain:
