@@ -332,6 +332,11 @@ class Player:
     async def do_compress(self, config: Mapping[str, Any] | None = None, **options: Any) -> Plain:
         if config is not None:
             options["config"] = self._config(config)
+        if "before" in options:  # the baseline archived calls that waited for their results
+            answers = [
+                at for at, message in enumerate(self.said[: self.window.added]) if message["role"] == "assistant"
+            ]
+            options["before"] = min(options["before"], max(answers, default=0))
         summary = await getattr(self.window, self.names.method("compress"))(**options)
         return {"summary": self._plain(summary), **self._measures()}
 
