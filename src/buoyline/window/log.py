@@ -317,6 +317,10 @@ def _shown(summaries: Sequence[Summary], entry: Entry) -> Summary:
 # keep the messages as they were written.
 
 
+_MAX_HEADS: Final = 8
+"""Of those that were handed out: a list that somebody holds begins with one of the newest."""
+
+
 class Translation:
     """Hands out the messages of a context in one dialect; messages of that dialect are the same objects.
 
@@ -334,18 +338,20 @@ class Translation:
 
     def of(self, state: State) -> list[Any]:
         """Return the context as it is handed out."""
-        leading, dialect = state.leading, self._dialect
-        if dialect is not None:
-            natives = self._converted([*leading, *state.messages], dialect)
+        leading = state.leading
+        if self._dialect is not None:
+            natives = self._converted([*leading, *state.messages], self._dialect)
         else:
-            natives = [*(entry.native for entry in leading), *state.messages.natives]
-            dialects = {entry.dialect for entry in (*leading, *state.messages[:1])}
-            dialect = dialects.pop() if len(dialects) == 1 else None
-        if dialect is None or not natives or not state.messages.first:
+            natives = state.messages.natives
+            if leading:
+                natives[:0] = [entry.native for entry in leading]
+        if not natives or not state.messages.first:
             return natives
         # A compaction may have put messages of one role next to each other.
         end = len(leading) + 1
-        return [*self._in_turns(natives[:end], dialect), *natives[end:]]
+        dialects = {self._dialect or entry.dialect for entry in (*leading, *state.messages[:1])}
+        head = self._in_turns(natives[:end], dialects.pop()) if len(dialects) == 1 else natives[:end]
+        return [*head, *natives[end:]]
 
     def apart(self, messages: Sequence[Any], state: State) -> Sequence[Any]:
         """Return a list that holds what was handed out, with the messages that share one apart from each other."""
@@ -362,7 +368,7 @@ class Translation:
             return known
         made = [*dialect_named(dialect).in_turns(head)]
         if not _are_same(made, head):
-            self._heads.append((head, made))
+            self._heads = [*self._heads[1 - _MAX_HEADS :], (head, made)]
         return made
 
     def _converted(self, entries: Sequence[Entry], dialect: str) -> list[Any]:

@@ -38,7 +38,6 @@ class LoopLock:
     def __init__(self) -> None:
         """Begin without an event loop."""
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
-        self._owner: asyncio.Task[Any] | None = None
 
     def of_now(self) -> asyncio.Lock:
         """Return the lock of the running event loop."""
@@ -46,21 +45,6 @@ class LoopLock:
         if self._lock is None or self._lock[0] is not loop:
             self._lock = (loop, asyncio.Lock())
         return self._lock[1]
-
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run *work* once no other task does; a task that holds the lock, such as in a hook, may call again."""
-        task = asyncio.current_task()
-        if self._owner is task:
-            return await work
-        try:
-            async with self.of_now():
-                self._owner = task
-                try:
-                    return await work
-                finally:
-                    self._owner = None
-        finally:
-            work.close()  # if the caller was cancelled while it waited
 
 
 # Work on large texts, off the event loop.

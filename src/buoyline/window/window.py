@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
@@ -62,6 +63,9 @@ if TYPE_CHECKING:
 _WORTH_ASKING_TOKENS = 1_000
 """An agent that asks for a compaction gets none below that: the summary would take most of it."""
 
+_ENTERED: ContextVar[tuple["ContextWindow", ...]] = ContextVar("entered", default=())
+"""Windows with a call at work in this context."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -69,12 +73,22 @@ T = TypeVar("T")
 def _in_turn(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Let a call wait for those of other tasks: two at once would write, and archive, the same messages twice."""
+    """Let a call wait for those of other tasks: two at once would write, and archive, the same messages twice.
+
+    A hook or a summarizer that a call waits for may call again, also from a task of its own.
+    """
 
     @wraps(method)
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        calls: LoopLock = self._calls
-        return await calls.run(method(self, *args, **kwargs))
+        entered, calls = _ENTERED.get(), self._calls
+        if self in entered:
+            return await method(self, *args, **kwargs)
+        async with calls.of_now():
+            before = _ENTERED.set((*entered, self))
+            try:
+                return await method(self, *args, **kwargs)
+            finally:
+                _ENTERED.reset(before)
 
     return call
 
