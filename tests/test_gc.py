@@ -4,11 +4,13 @@ import asyncio
 import base64
 import errno
 import hashlib
+import itertools
 import os
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from thirds import STEP, each_third
 
 from buoyline.errors import BuoylineError, ConfigError, CorruptError, LockTimeout, NotFoundError, StaleWindowError
 from buoyline.maintenance.gc import GcReport, Retention, collect, former_reference_line, former_references
+from buoyline.maintenance.repair import repair
 from buoyline.maintenance.verify import verify
 from buoyline.testing.faults import CALLS, every_fault
 from buoyline.workspace import LocalWorkspace, layout
@@ -462,3 +465,42 @@ def test_a_file_that_was_changed_a_moment_ago_is_read_again_though_it_looks_the_
     assert scanner.scan_file("notes.txt", status) == frozenset()
     (tmp_path / "notes.txt").write_text(digest)
     assert scanner.scan_file("notes.txt", status) == {digest}
+
+
+def removing(workdir: Path, session_id: str, look: int) -> Callable[..., None]:
+    """Return a function whose call number *look* removes a session as gc does in another process."""
+    calls = itertools.count(1)
+
+    def on_progress(*_: int) -> None:
+        if next(calls) == look:
+            kept = {"s1", "s2"} - {session_id}
+            swept(workdir, Retention(max_sessions=0, kept=frozenset(kept)), grace_s=0)
+
+    return on_progress
+
+
+@pytest.mark.parametrize("session_id", ["s1", "s2"])
+@pytest.mark.parametrize("look", range(1, 8))
+def test_a_session_that_is_removed_during_a_check_is_no_damage(workdir: Path, session_id: str, look: int) -> None:
+    remove = removing(workdir, session_id, look)
+    found = verify(LocalWorkspace(workdir), on_progress=remove).findings
+    assert [one for one in found if one.severity != "note"] == []
+
+
+@pytest.mark.parametrize("look", range(1, 12))
+def test_a_session_that_is_removed_during_a_repair_is_not_left_as_damage(workdir: Path, look: int) -> None:
+    done = repair(LocalWorkspace(workdir), on_progress=removing(workdir, "s1", look))
+    assert (done.actions, done.remaining) == ((), ())
+
+
+def test_two_gcs_at_once_do_not_take_a_removed_session_for_an_unreadable_one(workdir: Path) -> None:
+    report = collect(LocalWorkspace(workdir), on_progress=removing(workdir, "s2", 1))
+    assert not (workdir / "sessions" / "s2").exists()
+    assert report.sessions == ()
+
+
+@pytest.mark.parametrize("look", range(1, 8))
+def test_a_lost_blob_of_two_sessions_is_missed_if_one_of_them_is_removed(workdir: Path, look: int) -> None:
+    blob(workdir, "both").unlink()
+    report = verify(LocalWorkspace(workdir), on_progress=removing(workdir, "s1", look))
+    assert [found.kind for found in report.findings if found.severity == "damage"] == ["missing-blob"]

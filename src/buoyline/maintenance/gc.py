@@ -338,7 +338,11 @@ class _Collector:
         with self._files.held(layout.SESSIONS) if entries else nullcontext(self._files) as sessions:
             for name, status in entries.items():
                 with _unreadable_stops():
-                    self._look_at(f"{layout.SESSIONS}/{name}", status, sessions)
+                    try:
+                        self._look_at(f"{layout.SESSIONS}/{name}", status, sessions)
+                    except StorageError:
+                        if sessions.exists(f"{layout.SESSIONS}/{name}"):  # else another gc removed it meanwhile
+                            raise
         for session_id in self._retention.kept:
             if found_directory(self._files, session_id) not in self._sessions:
                 raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")

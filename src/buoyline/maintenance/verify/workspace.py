@@ -133,7 +133,8 @@ def verify(
 ) -> IntegrityReport:
     """Check the integrity of a workspace. Blocks, reads only, and follows no link.
 
-    Other processes may write meanwhile: if a session shows a problem and has changed since, it is checked again.
+    Other processes may write meanwhile: if a session shows a problem and has changed since, it is checked again. A
+    session that is removed meanwhile is not reported.
 
     Args:
         workspace: The workspace to check.
@@ -165,7 +166,7 @@ class _Verification:
         self._total_bytes = 0
         self._probe = Probe(self._tell if on_progress else None)
         self._findings: list[IntegrityFinding] = []
-        self._references: dict[str, tuple[str, str]] = {}
+        self._references: dict[str, dict[str, str]] = {}  # what refers to a blob, by session
 
     def run(self) -> IntegrityReport:
         root = self._root()
@@ -175,14 +176,15 @@ class _Verification:
         sessions, scopes = self._sessions(), self._scopes()
         if self._on_progress is not None:
             self._total_bytes = self._bytes_to_read(sessions, scopes)
+        count = 0
         for session in self._each_inspected(sessions):
-            directory = session.directory
+            count += 1
             self._findings += session.findings
             for name, user in _references(session):
-                self._references.setdefault(name, (directory, user))
+                self._references.setdefault(name, {}).setdefault(session.directory, user)
         for scope in scopes:
             self._findings += check_entries(self._files, scope, self._probe, hashes=self._hashes)
-        return self._report(len(sessions), self._check_blobs())
+        return self._report(count, self._check_blobs())
 
     def _report(self, sessions: int, blobs: int) -> IntegrityReport:
         return IntegrityReport(in_order(self._findings), sessions, blobs, self._probe.bytes_read)
@@ -278,7 +280,9 @@ class _Verification:
         if directories:
             with self._files.held(layout.SESSIONS) as sessions:
                 for directory in directories:
-                    yield self._inspected(sessions, directory)
+                    session = self._inspected(sessions, directory)
+                    if not _is_removed(sessions, directory):
+                        yield session
 
     def _inspected(self, sessions: Files, directory: str, attempts: int = _ATTEMPTS) -> Inspection:
         before = self._journal_size(directory, sessions)
@@ -301,9 +305,12 @@ class _Verification:
     def _check_blobs(self) -> int:
         """Check the files in ``data/``; return their number."""
         found = {f"{layout.DATA}/{name}": status for name, status in self._entries(layout.DATA).items()}
-        for name, (directory, user) in self._references.items():
-            if name not in found:
-                reason = f"is gone, and {user} of {directory} refers to it; restore it from a copy"
+        for name in self._references.keys() - found.keys():
+            users = self._references[name].items()
+            # gc removes a session before the blobs that only it refers to.
+            missed = next((each for each in users if not _is_removed(self._files, each[0])), None)
+            if missed is not None:
+                reason = f"is gone, and {missed[1]} of {missed[0]} refers to it; restore it from a copy"
                 self._findings.append(finding("missing-blob", name, reason))
         if self._chosen is not None:
             found = {name: status for name, status in found.items() if name in self._references}
@@ -324,8 +331,11 @@ class _Verification:
             return False
         self._findings += faults_of(name, status)
         if stat.S_ISREG(status.st_mode) and self._hashes:
-            with refusals(self._files, self._findings):
+            try:
                 self._check_blob(name)
+            except StorageError as error:
+                if error.errno != errno.ENOENT:  # else gc removed it meanwhile
+                    self._findings.append(unreadable(self._files, error))
         return True
 
     def _check_blob(self, name: str) -> None:
@@ -347,6 +357,12 @@ class _Verification:
             for status in self._entries(directory).values()
             if stat.S_ISREG(status.st_mode)
         )
+
+
+def _is_removed(files: Files, directory: str) -> bool:
+    with suppress(StorageError):  # it may be there
+        return not files.is_directory(directory)
+    return False
 
 
 def _references(session: Inspection) -> Iterator[tuple[str, str]]:
