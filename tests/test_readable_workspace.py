@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import errno
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from object_workspace import Objects, pushed
 
-from buoyline.errors import BuoylineError
+from buoyline.errors import BuoylineError, StorageError
 from buoyline.lookups import glob, grep, lookup_tools, query, read, retrieve, search
 from buoyline.maintenance.verify import verify
 from buoyline.watching.events import BatchArchived
@@ -154,3 +156,31 @@ def test_a_lookup_reads_an_object_store_in_ranges(tmp_path: Path) -> None:
     remote = pushed(workspace, objects)
     assert grep(remote, "E42", context=2, max_tokens=400).total
     assert max(size for _, size in objects.ranges) <= 1 << 20
+
+
+class Shrinking(Objects):
+    """A store in which another process removes a session right before a range is read."""
+
+    def remove_at(self, session_id: str, read: int) -> None:
+        self._prefix, self._left = f"sessions/{session_id}/", read
+
+    def read_range(self, key: str, offset: int, size_bytes: int) -> bytes:
+        self._left -= 1
+        if not self._left:
+            self._objects = {name: held for name, held in self._objects.items() if not name.startswith(self._prefix)}
+        if key not in self._objects:
+            raise StorageError(errno.ENOENT, os.strerror(errno.ENOENT), key)
+        return super().read_range(key, offset, size_bytes)
+
+
+@pytest.mark.parametrize("look_up", ["grep everything", "search", "glob"])
+@pytest.mark.parametrize("session_id", ["s1", "s2"])
+@pytest.mark.parametrize("read", range(1, 13))
+def test_a_session_that_is_removed_during_a_lookup_in_all_sessions_does_not_end_it(
+    workspaces: dict[str, ReadableWorkspace], look_up: str, session_id: str, read: int
+) -> None:
+    objects = Shrinking()
+    objects.remove_at(session_id, read)
+    local = workspaces["disk"]
+    assert isinstance(local, LocalWorkspace)
+    ASKED[look_up](pushed(local, objects))

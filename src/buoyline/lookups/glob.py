@@ -16,7 +16,7 @@ from buoyline.lookups.paths import (
     resolve_path,
 )
 from buoyline.lookups.sections import created_at, records_of
-from buoyline.lookups.sources import require_workspace
+from buoyline.lookups.sources import repeated_after_removal, require_workspace
 from buoyline.messages.formats import is_text_type
 from buoyline.messages.jsonl import is_object
 from buoyline.workspace import Files, ReadableWorkspace, layout
@@ -25,6 +25,7 @@ from buoyline.workspace.content import OPAQUE, REFERENCE
 MAX_PATTERN_CHARS = 1_000
 
 
+@repeated_after_removal
 def glob(
     workspace: ReadableWorkspace,
     pattern: str,

@@ -16,7 +16,7 @@ from buoyline.lookups.glob import files_to_search, newest_first, rank_of
 from buoyline.lookups.hits import Deadline, Found, LineHit, LineRanges, Search, find, hits_in_ranges, search_for
 from buoyline.lookups.lines import blocks_from_end, lines_around
 from buoyline.lookups.sections import Texts
-from buoyline.lookups.sources import require_workspace
+from buoyline.lookups.sources import repeated_after_removal, require_workspace
 from buoyline.workspace import ReadableWorkspace
 
 MAX_LOOKING_S = 2.0
@@ -89,6 +89,7 @@ _LISTED_CHARS_PER_TOKEN = 0.3
 _AFTER = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
 
 
+@repeated_after_removal
 def grep(
     workspace: ReadableWorkspace,
     pattern: str,

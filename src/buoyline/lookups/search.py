@@ -13,7 +13,7 @@ from buoyline.lookups.hits import Deadline, LineRanges
 from buoyline.lookups.passages import Candidate, Chunk, Ranking, Words, chunks_of
 from buoyline.lookups.read import description_of
 from buoyline.lookups.sections import Texts
-from buoyline.lookups.sources import require_workspace
+from buoyline.lookups.sources import repeated_after_removal, require_workspace
 from buoyline.previews.source import visible
 from buoyline.workspace import ReadableWorkspace
 
@@ -28,6 +28,7 @@ _LEAST_TOKENS_TO_NAME = 300
 _CUT = "[This passage is cut: read shows the rest of its lines.]\n"
 
 
+@repeated_after_removal
 def search(
     workspace: ReadableWorkspace,
     query: str,

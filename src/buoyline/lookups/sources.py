@@ -1,14 +1,36 @@
 """Where the lines of a lookup come from: the files of a workspace, or content in memory."""
 
+import errno
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
-from buoyline.errors import ConfigError
+from buoyline.errors import ConfigError, StorageError
 from buoyline.offloader.protocol import instead_of
 
 _CHUNK_BYTES = 1 << 20
+_ATTEMPTS = 3
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def repeated_after_removal(lookup: Callable[P, R]) -> Callable[P, R]:
+    """Let *lookup* begin again if a file is gone that it had listed: gc may remove a session meanwhile."""
+
+    @functools.wraps(lookup)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return lookup(*args, **kwargs)
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+        return lookup(*args, **kwargs)
+
+    return run
 
 
 class ByteSource(Protocol):
