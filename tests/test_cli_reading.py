@@ -257,6 +257,10 @@ def test_the_workdir_may_come_from_the_environment(workdir: Path) -> None:
         (("read", "workspace.json", "--column", "0"), 2, "try `buoyline read --help`"),
         (("read", "workspace.json", "--start", "0"), 2, "start: 0 is no line; lines count from 1"),
         (("show", "s1", "--messages", "9-3"), 2, "not a range of messages"),
+        (("query", "SELECT 1", "workspace.json", "--timeout", "nan"), 2, "timeout_s: nan is not above 0"),
+        (("query", "SELECT 1", "workspace.json", "--timeout", "inf"), 2, "timeout_s: inf is not above 0"),
+        (("query", "SELECT 1", "workspace.json", "--timeout", "1e9"), 2, "at most 1,000,000"),
+        (("sessions", "--limit", "9" * 30), 2, "try `buoyline sessions --help`"),
         (("nonsense",), 2, "No such command 'nonsense'; try `buoyline --help`"),
     ],
 )
@@ -385,6 +389,36 @@ def test_columns_are_aligned_and_numbers_stand_at_the_right() -> None:
         "a         1,234",
         "long one      5",
     ]
+
+
+@pytest.mark.parametrize("args", [("grep", "e"), ("retrieve", "c1", "--pattern", "e")])
+def test_an_answer_may_have_any_number_of_tokens(workdir: Path, args: tuple[str, ...]) -> None:
+    limited, unlimited = (_run(workdir, *args, "--max-tokens", number) for number in ("100000", "9" * 30))
+    assert (unlimited.exit_code, unlimited.stdout) == (0, limited.stdout)
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "words"),
+    [(["preview", "-"], 0, "it would stay in the context whole"), (["replay", "-"], 1, "stdin: is empty")],
+)
+def test_a_closed_standard_input_is_an_empty_one(tmp_path: Path, args: list[str], status: int, words: str) -> None:
+    command = [sys.executable, "-m", "buoyline", *args]
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$@" <&-', "sh", *command], capture_output=True, encoding="utf-8", check=False, cwd=tmp_path
+    )
+    assert done.returncode == status
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_help_that_nobody_reads_is_no_failure() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run([sys.executable, "-m", "buoyline", "--help"], stdout=writer, stderr=-1, check=False)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 def test_preview_reads_what_is_piped_in() -> None:

@@ -104,9 +104,7 @@ class LazyGroup(click.Group):
         """Run the command line; see `click.Command.main`."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # no command fails on a terminal that is not UTF-8
+        _prepare_streams()
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             _flush_answer()
@@ -126,12 +124,28 @@ class LazyGroup(click.Group):
             _end(f"cannot write the answer: {error.strerror or error}", _FAILED)
         sys.exit(status if isinstance(status, int) else 0)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line, which may print the help; see `click.Command.make_context`."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:  # caught before click exits with 1, which means "findings"
+            _end_unread()
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that *ctx* names; see `click.Group.invoke`."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # caught before click exits with 1, which means "findings"
+        except BrokenPipeError:  # as above
             _end_unread()
+
+
+def _prepare_streams() -> None:
+    """Let no command fail on a closed standard input, or on a terminal that is not UTF-8."""
+    if sys.stdin is None:  # closed by the shell: <&-
+        sys.stdin = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _flush_answer() -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import stat
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -133,7 +134,7 @@ _HEADINGS = ("session", "messages", "results", "bytes", "created")
 @click.command("sessions")
 @click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, sys.maxsize),
     metavar="N",
     help="List only the N sessions that were last active.  [default: 50 on a terminal, else all]",
 )

@@ -139,7 +139,7 @@ class AnswerBudget:
     def __init__(self, max_tokens: int | None, counter: Counter | None) -> None:
         """Allow *max_tokens* for the whole text, counted by *counter* or the default counter."""
         self.max_tokens = max_tokens
-        self.max_lines = sys.maxsize if max_tokens is None else max_tokens
+        self.max_lines = sys.maxsize if max_tokens is None else min(max_tokens, sys.maxsize)
         self.max_line_chars = max(self.max_lines * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)
         self._counter = as_text_counter(default_counter() if counter is None else counter)
 

@@ -26,6 +26,7 @@ _SHOWN_EXPRESSION_CHARS = 80
 _WRONG = 3
 _NO_ARGUMENT = re.compile("[\0\ud800-\udfff]")
 _STARTING_S = 25.0
+_MAX_TIMEOUT_S = 1_000_000  # `poll` takes up to 24 days
 _TOO_LONG = "took more than {:g} s; a join needs a condition, a recursive WITH an end; make it simpler, or use grep"
 _UNREADABLE = "use grep and read, or SELECT n, text FROM lines"
 _UNREAD = re.compile(r"document ([0-9]+): ")
@@ -83,8 +84,8 @@ def query(
 
     Raises:
         ConfigError: *workspace* is no workspace; *expression* is invalid, takes too long, returns more than 8 MB, or is
-            JMESPath without ``buoyline[query]``; *start* or *column* is below 1; there are no files, over 20, or over
-            64 MB in all; or *max_tokens* is too small.
+            JMESPath without ``buoyline[query]``; *start* or *column* is below 1; *timeout_s* is not above 0 and at
+            most 1,000,000; there are no files, over 20, or over 64 MB in all; or *max_tokens* is too small.
         CorruptError: A file has none of these forms.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
@@ -97,6 +98,8 @@ def query(
         raise ConfigError("expression", f"must have 1 to {MAX_EXPRESSION_CHARS:,} characters, e.g. keys(@)")
     if min(start, column) < 1:
         raise ConfigError("start" if start < 1 else "column", "counts from 1")
+    if not 0 < timeout_s <= _MAX_TIMEOUT_S:
+        raise ConfigError("timeout_s", f"{timeout_s} is not above 0 and at most {_MAX_TIMEOUT_S:,}")
     paths = [path] if isinstance(path, str) else [*path]
     if not 0 < len(paths) <= MAX_DOCUMENTS:
         raise ConfigError("path", f"{len(paths)} files at once; give 1 to {MAX_DOCUMENTS}")
