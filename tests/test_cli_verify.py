@@ -285,3 +285,42 @@ def test_a_damaged_session_is_named_and_the_others_are_shown(workdir: Path, comm
     if command == "stats":
         found, before = found["sessions"], before["sessions"]
     assert found == [session for session in before if session["id"] != "s1"]
+
+
+@pytest.mark.parametrize("options", [["sessions"], ["sessions", "--limit", "2"], ["stats"]])
+@pytest.mark.parametrize("content", ["not JSON", "[]", "{}", None])
+def test_a_session_without_a_readable_owner_is_named_and_the_others_are_shown(
+    workdir: Path, options: list[str], content: str | None
+) -> None:
+    path = workdir / "sessions" / "s1" / "session.json"
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(content, "utf-8")
+    result = _run(workdir, *options)
+    assert result.exit_code == 1
+    assert "other" in result.stdout
+    assert result.stderr.startswith(f"buoyline: sessions/s1 is left out: {path}: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_stray_file_is_no_older_session(workdir: Path) -> None:
+    before = _run(workdir, "sessions", "--limit", "9").stdout
+    (workdir / "sessions" / "notes.txt").write_text("", "utf-8")
+    assert _run(workdir, "sessions", "--limit", "9").stdout == before
+
+
+def test_a_session_that_may_not_be_read_is_not_said_to_be_unneeded(workdir: Path) -> None:
+    for path in workdir.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    with _as_other_user(workdir):
+        user = os.geteuid()
+        os.seteuid(os.getuid())
+        (workdir / "sessions" / "s1").chmod(0)
+        os.seteuid(user)
+        findings = json.loads(_run(workdir, "verify", "--json").stdout)["findings"]
+        listed = _run(workdir, "sessions")
+    (workdir / "sessions" / "s1").chmod(0o700)
+    assert {found["kind"] for found in findings if found["path"] == "sessions/s1"} == {"unreadable", "wrong-mode"}
+    assert listed.exit_code == 1
+    assert "sessions/s1 is left out: " in listed.stderr

@@ -23,7 +23,7 @@ from buoyline.cli.output import (
     print_report,
     terminal_width,
 )
-from buoyline.errors import CorruptError, NotFoundError, StorageError
+from buoyline.errors import BuoylineError, CorruptError, NotFoundError, StorageError
 from buoyline.offloader import ModelCall
 from buoyline.tokens.usage import USAGE_FIELDS
 from buoyline.workspace import LocalWorkspace, Status, StoredSession, layout
@@ -76,11 +76,13 @@ def of_each(
     """
     counted: dict[str, T] = {}
     refusals: list[str] = []
-    for session in workspace.sessions(newest):
+    refused: dict[str, BuoylineError] = {}
+    for session in workspace.sessions(newest, refused=refused):
         try:
             counted[session.session_id] = count(session)
         except (CorruptError, StorageError) as error:
             refusals.append(f"session {session.session_id!r} is left out: {error}; `buoyline verify` says more")
+    refusals += (f"{path} is left out: {error}; `buoyline verify` says more" for path, error in refused.items())
     return counted, refusals
 
 
@@ -155,9 +157,10 @@ def sessions_command(limit: int | None, workdir: Path, *, as_json: bool) -> int:
         print_json([{k: v for k, v in dataclasses.asdict(session).items() if k != "files"} for session in found])
     else:
         rows = [(s.id, s.messages, s.tool_results, s.bytes, how_long_ago(s.created)) for s in found]
-        print_report(columns([_HEADINGS, *rows], width) if rows else ["no sessions yet"])
+        empty = [] if refusals else ["no sessions yet"]
+        print_report(columns([_HEADINGS, *rows], width) if rows else empty)
         others = len(workspace.files.names(layout.SESSIONS)) - len(rows) - len(refusals)
-        if newest is not None and others > 0:
+        if newest is not None and others > 0 and len(rows) + len(refusals) >= newest:
             print_report([f"… {counted(others, 'older session')}; --limit {others + len(rows)} lists all"])
     return print_problems(refusals)
 

@@ -3,10 +3,11 @@
 import errno
 import threading
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
-from buoyline.errors import CorruptError, MessageError, NotFoundError, StorageError
+from buoyline.errors import BuoylineError, CorruptError, MessageError, NotFoundError, StorageError
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.payloads import put_back
 from buoyline.offloader.protocol import ModelCall, WindowState
@@ -356,10 +357,16 @@ def _owner(files: Files, directory: str) -> str | None:
     return owner if isinstance(owner, str) else None
 
 
-def sessions_in(files: Files, *, newest_first: bool = False) -> Generator[StoredSession]:
+def sessions_in(
+    files: Files, *, newest_first: bool = False, refused: dict[str, BuoylineError] | None = None
+) -> Generator[StoredSession]:
     """Yield the sessions in *files* for reading, in the order of their directories, or the last active ones first.
 
-    Each directory stays open until the next session is requested, which needs a third of the opens.
+    Each directory stays open until the next session is requested, which needs a third of the opens. If a directory does
+    not say whose session it is, *refused* gets the reason. Without it, such a directory is skipped.
+
+    Raises:
+        StorageError: A file cannot be read, and *refused* is not given.
     """
     names = files.names(layout.SESSIONS)
     if not names:
@@ -370,16 +377,35 @@ def sessions_in(files: Files, *, newest_first: bool = False) -> Generator[Stored
         for directory in (f"{layout.SESSIONS}/{name}" for name in names):
             if not sessions.is_directory(directory):
                 continue
-            with sessions.held(directory) as held:
-                path = f"{directory}/{layout.SESSION_FILE}"
-                if held.size(path) is None:
-                    continue
+            with ExitStack() as opened:
                 try:
-                    document = parse(held.read(path))
-                except MessageError:
+                    held = opened.enter_context(sessions.held(directory))
+                    document = _document_in(held, directory)
+                except StorageError as error:
+                    if refused is None:
+                        raise
+                    refused[directory] = error
                     continue
-                if is_object(document) and isinstance(document.get("id"), str):
+                except CorruptError as error:
+                    if refused is not None:
+                        refused[directory] = error
+                    continue
+                if document is not None:
                     yield _read_in(held, directory, document)
+
+
+def _document_in(files: Files, directory: str) -> Mapping[str, Any] | None:
+    """Return ``session.json``; None if *directory* is no session."""
+    path = f"{directory}/{layout.SESSION_FILE}"
+    if files.size(path) is None:
+        if files.size(f"{directory}/{layout.JOURNAL_FILE}") is None:
+            return None
+        raise CorruptError(files.path(path), "is gone; restore it from a copy")
+    with suppress(MessageError):
+        document = parse(files.read(path))
+        if is_object(document) and isinstance(document.get("id"), str):
+            return document
+    raise CorruptError(files.path(path), "does not say whose session this is; restore it from a copy")
 
 
 def _read_in(files: Files, directory: str, document: Mapping[str, Any]) -> StoredSession:

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from buoyline.errors import NotFoundError
+from buoyline.errors import BuoylineError, NotFoundError
 from buoyline.messages import Message, ToolResult
 from buoyline.offloader.protocol import Abilities, ArchivedBatch, ModelCall, ResultWriter, StoredResult, WindowState
 from buoyline.previews.source import Source
@@ -427,9 +427,14 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         """
         return [session.session_id for session in self.sessions(newest)]
 
-    def sessions(self, newest: int | None = None) -> Iterator[StoredSession]:
-        """Yield the sessions for reading, in the order of `session_ids`; each is valid until the next."""
-        found = sessions_in(self._tree, newest_first=newest is not None)
+    def sessions(
+        self, newest: int | None = None, *, refused: dict[str, BuoylineError] | None = None
+    ) -> Iterator[StoredSession]:
+        """Yield the sessions for reading, in the order of `session_ids`; each is valid until the next.
+
+        *refused* gets, by directory, why it is not known whose session it holds.
+        """
+        found = sessions_in(self._tree, newest_first=newest is not None, refused=refused)
         with closing(found):
             yield from islice(found, newest)
 

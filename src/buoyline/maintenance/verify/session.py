@@ -459,12 +459,13 @@ _FILES = frozenset({*_NEEDED, layout.TRANSCRIPT_FILE, layout.SUMMARIES_FILE, lay
 
 def inspected(files: Files, directory: str, probe: Probe, *, hashes: bool) -> Inspection:
     """Inspect the session in *directory*; with *hashes*, also the contents of its files."""
-    session = Inspection(files, directory, probe, hashes=hashes)
+    session, is_listed = Inspection(files, directory, probe, hashes=hashes), False
     with _held_window(session) as window:
         with session.refusals():
             _read_journal(session)
         with session.refusals():
             session.entries = files.entries(directory)
+            is_listed = True
         session.findings += session.scan.findings
         if session.entries.keys() & _FILES:
             _check_entries(session)
@@ -472,7 +473,7 @@ def inspected(files: Files, directory: str, probe: Probe, *, hashes: bool) -> In
             check_results(session)
             SummariesCheck(session).run()
             check_window(session, window)
-        else:
+        elif is_listed:
             session.findings.append(foreign(directory, "session"))
     return session
 
