@@ -207,6 +207,13 @@ def test_a_name_that_another_session_has_is_answered_with_that_session(tmp_path:
     assert len(_run(tmp_path / "w", *command, "nosuch").stderr) < 300
 
 
+def test_a_directory_that_cannot_be_read_is_not_offered_in_another_session(workdir: Path) -> None:
+    refused = _run(workdir, "read", "sessions/s1")
+    assert refused.exit_code == 1
+    assert "it is a directory" in refused.stderr
+    assert "did you mean" not in refused.stderr
+
+
 @pytest.mark.parametrize(
     "args",
     [

@@ -208,8 +208,8 @@ def _sessions_with(workspace: LocalWorkspace, name: str) -> list[str]:
     found: list[str] = []
     for session in itertools.islice(workspace.session_ids(), _MAX_SESSIONS):
         with contextlib.suppress(NotFoundError, InvalidNameError):
-            resolve_path(workspace, name, session, confined=True)
-            found.append(session)
+            if not workspace.files.is_directory(resolve_path(workspace, name, session, confined=True).name):
+                found.append(session)
         if len(found) == _MAX_HINTS:
             break
     return found
