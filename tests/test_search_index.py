@@ -262,6 +262,21 @@ def test_a_damaged_index_is_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_files")
+@pytest.mark.parametrize("value", ["'x'", "-5", "NULL"])
+@pytest.mark.parametrize(
+    "change",
+    ["passages SET offset", "passages SET number", "files SET passages", "files SET chars", "files SET end"],
+)
+def test_an_index_whose_numbers_are_damaged_is_made_again(tmp_path: Path, change: str, value: str) -> None:
+    workspace = filled(tmp_path)
+    search(workspace, "berth")
+    with sqlite3.connect(tmp_path / INDEX) as database:
+        database.execute(f"UPDATE {change} = {value}")
+    for _ in range(2):
+        assert_same(workspace, "berth")
+
+
+@pytest.mark.usefixtures("small_files")
 def test_an_index_that_another_process_writes_is_not_waited_for(tmp_path: Path) -> None:
     workspace = filled(tmp_path)
     search(workspace, "berth")

@@ -225,6 +225,7 @@ class _SearchIndex:
         )
         by_file: dict[int, list[tuple[int, int, int, int]]] = {}
         for number, *place in places:
+            _require_numbers(*place)
             by_file.setdefault(number, []).append((place[0], place[1], place[2], place[3]))
         for path, file in known.items():
             if file.number not in by_file:
@@ -247,7 +248,10 @@ class _SearchIndex:
             "FROM json_each(?) AS wanted JOIN files ON files.path = wanted.value ORDER BY wanted.key",
             [json.dumps(list(paths))],
         )
-        return {path: _IndexedFile(*row) for path, *row in rows}
+        known = {path: _IndexedFile(*row) for path, *row in rows}
+        for file in known.values():
+            _require_numbers(file.end, file.last, file.passages, file.chars)
+        return known
 
     def _forget_removed_files(self, present: Collection[str]) -> None:
         """Remove files that no longer exist; begin again if most passages belong to such files."""
@@ -429,6 +433,16 @@ class _Lookup:
 def _number(cursor: sqlite3.Cursor) -> int:
     """Return the only value of the only row."""
     return int(cursor.fetchone()[0])
+
+
+def _require_numbers(*values: object) -> None:
+    """Check values of the index, since SQLite has no checksums.
+
+    Raises:
+        DatabaseError: One of them is no number of things or bytes.
+    """
+    if not all(isinstance(value, int) and value >= 0 for value in values):
+        raise sqlite3.DatabaseError("a value is no number")
 
 
 def _quoted(term: str) -> str:
