@@ -22,7 +22,7 @@ from buoyline.cli.main import COMMANDS
 from buoyline.cli.output import columns
 from buoyline.cli.preview import LIMIT
 from buoyline.lookups import read
-from buoyline.messages import Text, ToolResult
+from buoyline.messages import Json, Text, ToolResult
 from buoyline.workspace import LocalWorkspace
 
 LONG_S = 60
@@ -205,6 +205,13 @@ def test_a_name_that_another_session_has_is_answered_with_that_session(tmp_path:
     refused = _run(tmp_path / "w", *command, "nosuch", "--session", "s9")
     assert "no session 's9'; `buoyline sessions` lists those there are" in refused.stderr
     assert len(_run(tmp_path / "w", *command, "nosuch").stderr) < 300
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', "[" * 50_000 + "]" * 50_000, "9" * 5_000])
+def test_what_a_tool_only_calls_json_is_retrieved_as_text(tmp_path: Path, text: str) -> None:
+    result = ToolResult("odd", "tool", (Text("done"), Json(text)))
+    asyncio.run(LocalWorkspace(tmp_path, durability="off").offload_tool_result("s1", result))
+    assert {"kind": "text", "text": text} in _json(tmp_path, "retrieve", "odd", "--whole")["parts"]
 
 
 def test_a_directory_that_cannot_be_read_is_not_offered_in_another_session(workdir: Path) -> None:

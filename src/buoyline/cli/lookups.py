@@ -13,7 +13,7 @@ import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import print_json, print_text
-from buoyline.errors import InvalidNameError, NotFoundError
+from buoyline.errors import InvalidNameError, MessageError, NotFoundError
 from buoyline.lookups import Answer, glob, grep, query, read, retrieve, search
 from buoyline.lookups.paths import resolve_path
 from buoyline.lookups.references import Content, JsonContent, MediaContent
@@ -274,7 +274,8 @@ def _part(part: Content) -> dict[str, Any]:
         del fields["content"]
         return fields
     if isinstance(part, JsonContent):
-        return {"kind": "json", "json": part.value}
+        with contextlib.suppress(MessageError):  # a tool may call anything JSON, such as NaN
+            return {"kind": "json", "json": part.value}
     return {"kind": "text", "text": part.text}
 
 
