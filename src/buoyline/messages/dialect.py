@@ -4,7 +4,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from buoyline.errors import MessageError
 from buoyline.messages.jsonl import is_array, is_object, model_fields, parse, spell
@@ -35,7 +35,8 @@ _ROLES: Mapping[str, Role] = {
 
 _SCALARS = (str, int, float, type(None))
 
-_OPENING = "[The oldest messages of this conversation are no longer in the context.]"
+OPENING: Final = "[The oldest messages of this conversation are no longer in the context.]"
+"""Comes before the model's words if a provider wants the user's first."""
 
 Blocks: TypeAlias = Sequence[str | int]
 """The blocks of new content: the number of a block that stays the very same object, or a new text."""
@@ -108,7 +109,7 @@ class Dialect(ABC):
         By default, a line of the user's comes before the model's words if roles alternate.
         """
         if self.alternates_roles and self.view(messages[0]).role == "assistant":
-            return [self.user_message(_OPENING), *messages]
+            return [self.user_message(OPENING), *messages]
         return messages
 
     def refuses_media(self, media: Media) -> str | None:

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, Final, cast
 
 from buoyline.compression import Compressor, ContextConfig, Summary
@@ -19,6 +18,7 @@ from buoyline.errors import StaleWindowError, UsageError
 from buoyline.integrations.strands.history import DIALECT, NativeMessage, durable_key, key_of
 from buoyline.management import ContextManagement
 from buoyline.messages import Text, ToolResult
+from buoyline.messages.dialect import OPENING
 from buoyline.messages.registry import dialect_named
 from buoyline.tokens.messages import count_message, count_result
 from buoyline.window.compaction import Eviction, Ready
@@ -188,7 +188,6 @@ class AgentWindow(HeldWindow):
 # user's message, and so may be its neighbor: then both share one message.
 
 _OURS: Final = ("summary", "notice")
-_OPENING: Final = "[The oldest messages of this conversation are no longer in the context.]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +245,7 @@ def shown_as(
     first = parts[0][1] if parts else follower
     has_words = bool(ours) or held.first == 0  # nothing was archived, or a line says so
     if opening is None and not has_words and first is not None and first["role"] != "user":
-        opening = before.opening or dialect_named(DIALECT).user_message(_OPENING)
+        opening = before.opening or dialect_named(DIALECT).user_message(OPENING)
     if opening is not None:
         parts.insert(0, (-1, opening))
     elif parts and parts[0][1]["role"] != "user":
@@ -256,16 +255,6 @@ def shown_as(
         parts.append((-1, follower))
     groups = [list(group) for _, group in groupby(parts, key=lambda part: part[1]["role"])]
     return Shown([_leading(group, before.head) for group in groups], taken, held.messages[taken:], opening)
-
-
-def alternating(messages: Sequence[NativeMessage]) -> list[NativeMessage]:
-    """Return *messages* as a history has them: they begin with a user's, and neighbors of one role share a message.
-
-    Bedrock refuses any others.
-    """
-    opening = [] if messages[0]["role"] == "user" else [dialect_named(DIALECT).user_message(_OPENING)]
-    groups = (list(group) for _, group in groupby([*opening, *messages], key=itemgetter("role")))
-    return [group[0] if len(group) == 1 else _joined(group) for group in groups]
 
 
 def _joined(messages: Sequence[NativeMessage]) -> NativeMessage:

@@ -20,9 +20,9 @@ from buoyline.compression.summarizers.answers import fields_of
 from buoyline.compression.summarizers.attempts import Failure, FailureKind
 from buoyline.compression.summarizers.prompts import Prompt, agent_prompt_for, prompt_for, schema_of
 from buoyline.errors import SummaryError
-from buoyline.integrations.strands.followed import alternating
 from buoyline.integrations.strands.history import DIALECT
 from buoyline.messages.jsonl import is_object
+from buoyline.messages.registry import dialect_named
 
 if TYPE_CHECKING:
     from strands import Agent
@@ -114,7 +114,7 @@ class StrandsModelSummarizer:
         tokens, room = begun.tokens + request.counter.count(prompt.user), _room(request, self._model)
         if tokens > room:
             raise SummaryError(self._asking.name, f"the agent's request takes {tokens:,} tokens of {room:,}")
-        messages = alternating(begun.messages) if self._joins_neighbors else begun.messages
+        messages = dialect_named(DIALECT).in_turns(begun.messages) if self._joins_neighbors else begun.messages
         # `stream_messages` is how Strands sends the agent's own requests: it changes both in the same way. Models of
         # OpenAI's and Mistral's form take the key of their cache from the agent's metadata, which has no public name.
         events = stream_messages(
