@@ -151,7 +151,7 @@ def arguments_of(call: ToolCall) -> Mapping[str, Any]:
 
 
 def tasks_of(name: str, arguments: Mapping[str, Any]) -> tuple[Task, ...]:
-    """Return the tasks of a plan, that is, of the first list of objects with a status; empty if there is none.
+    """Return the tasks of a plan, that is, of the first list of objects with a status; empty without one.
 
     The name of the tool or of the argument has to speak of a plan.
     """

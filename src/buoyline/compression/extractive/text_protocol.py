@@ -120,7 +120,7 @@ def _labelled(sources: Sequence[SourceMessage], asked: Sequence[int]) -> dict[in
 
 
 def _shared(words: Iterable[str]) -> str:
-    """Return the word that so many of *words* are; empty if there is none, or if they are too few."""
+    """Return the most frequent of *words* if enough of them are equal, else an empty text."""
     counts = Counter(words)
     word, count = counts.most_common(1)[0] if counts else ("", 0)
     return word if count >= MIN_CALLS and count >= MIN_SHARE * counts.total() else ""
