@@ -40,9 +40,10 @@ from agentscope.message import (
     Usage,
     UserMsg,
 )
+from agentscope.middleware import MiddlewareBase
 from agentscope.model import ChatResponse, OpenAIChatModel
 from agentscope.state import AgentState
-from agentscope.tool import FunctionTool, ToolChunk
+from agentscope.tool import FunctionTool, ToolChunk, ToolResponse
 from agentscope_model import ALLOWED, BEHIND_AGENT, FIVE_FIELDS, Request, ScriptedModel, Summary, call, state, toolkit
 from agentscope_pilot import (
     PIXEL,
@@ -229,6 +230,27 @@ class TestResults:
             log(1),
             log(2),
         ]
+
+    async def test_a_result_that_never_reached_the_context_is_not_put_into_another_reply(self, tmp_path: Path) -> None:
+        class Dropping(MiddlewareBase):
+            dropped = 0
+
+            async def on_acting(
+                self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., AsyncGenerator[Any, None]]
+            ) -> AsyncGenerator[Any, None]:
+                async for chunk in next_handler(**input_kwargs):
+                    if isinstance(chunk, ToolResponse) and not self.dropped:
+                        self.dropped = 1
+                        raise RuntimeError("dropped")
+                    yield chunk
+
+        model = ScriptedModel([[call("log", n=1)], [call("log", n=2, lines=3)], "Seen."])
+        ours = WorkspaceMiddleware(LocalWorkspace(tmp_path), tool_rules={"log": ToolRule(offload="never")})
+        agent = pilot(model, cast("Any", Dropping()), beside=[ours])
+        with pytest.raises(ExceptionGroup):
+            await agent.reply(UserMsg("user", "Look."))
+        await agent.reply(UserMsg("user", "Look again."))
+        assert text_of(results_in(agent.state.context)[-1]) == log(2, 3)
 
     async def test_a_rules_preview_that_does_not_fit_a_limit_is_a_third_of_it(self, tmp_path: Path) -> None:
         rules = {"log": ToolRule(preview_tokens=900)}
