@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from buoyline.tokens.chunks import CHUNK_CHARS, MAX_CHUNK_CHARS, Chunker, TextChunk
@@ -71,7 +72,7 @@ class O200kCounter:
         Raises:
             CorruptError: The vocabulary of the installed package is damaged.
         """
-        return sum(len(_encode(text[chunk.start : chunk.end])) for chunk in self._chunker.forward(text))
+        return sum(_count(text[chunk.start : chunk.end]) for chunk in self._chunker.forward(text))
 
     def exceeds(self, text: str, max_tokens: int) -> bool:
         """Return whether *text* has more than *max_tokens* tokens.
@@ -87,7 +88,7 @@ class O200kCounter:
             verdict = _exceeds_by_length(text, left, chunk.start)
             if verdict is not None:
                 return verdict
-            left -= len(_encode(text[chunk.start : chunk.end]))
+            left -= _count(text[chunk.start : chunk.end])
         return left < 0
 
     def head(self, text: str, max_tokens: int) -> str:
@@ -210,6 +211,12 @@ def _encode(chunk: str) -> list[int]:
             raise
     middle = len(chunk) // 2
     return [*_encode(chunk[:middle]), *_encode(chunk[middle:])]
+
+
+@lru_cache(maxsize=128)
+def _count(chunk: str) -> int:
+    """Return the number of tokens in *chunk*: before one model call, a new result is counted about five times."""
+    return len(_encode(chunk))
 
 
 def _first(part: str, chars: int) -> str:
