@@ -94,6 +94,13 @@ _ROUND = re.compile(
 )
 """How the output of a command that watches files goes on after a change."""
 
+_TELLING = (
+    "fail", "error", "pass", "ok", "succe", "issue", "problem", "test", "example", "spec", "scenario", "unreachable",
+    "npm", "*** ", "segmentation", "core dumped", "no module", " not ", "fixed, ",
+)  # fmt: skip
+"""Whatever says how a check ended has one of these in its line, in lower case. To look for them takes a tenth of the
+time that the expressions take."""
+
 _SILENT = re.compile(r"\W*(?:[\w ]{0,40}\bno output|[\w ,]{0,60}did not produce any output)\W*", re.IGNORECASE)
 _FILTER = re.compile(r"(?<!\|)\|(?!\|)\s*(?!(?:head|tail|cat|tee|less)\b)\S")
 _REDIRECTED = re.compile(
@@ -263,21 +270,30 @@ def outcome_of(text: str, *, has_failed: bool, is_filtered: bool = False) -> Out
     if is_silent and not has_failed:
         return "ran" if is_filtered else "passes"
     newest = _newest_round(text)
-    if _counts_failures(newest):
+    said = _telling_lines(newest)
+    if _counts_failures(said):
         return "fails"
     if _is_cut_short(newest):
         return "ran"
     if has_failed:
         return "ran" if _is_taken_back(newest, text) else "fails"
-    if _FAILED.search(newest):
+    if _FAILED.search(said):
         return "fails"
-    return "passes" if not any(_errors(newest)) and _says_passed(newest) else "ran"
+    return "passes" if _says_passed(said) and not any(_errors(newest)) else "ran"
 
 
 def _newest_round(text: str) -> str:
     """Return the output behind the last change of a watched file; all of it if nothing was watched."""
     start = max((found.end() for found in _ROUND.finditer(text)), default=0)
     return text[start:]
+
+
+def _telling_lines(text: str) -> str:
+    """Return the lines of *text* with one of the words `_TELLING`, behind an empty line."""
+    lowered = text.lower()
+    words = [word for word in _TELLING if word in lowered]
+    lines = zip(text.split("\n"), lowered.split("\n"), strict=True) if words else ()
+    return "\n".join(["", *(line for line, low in lines if any(word in low for word in words))])
 
 
 def _counts_failures(text: str) -> bool:
@@ -341,7 +357,8 @@ def failing_lines(text: str) -> list[str]:
 
     A test within a test that is named already, such as ``TestParse/empty`` after ``TestParse``, says nothing more.
     """
-    failing = (line for line in _newest_round(text).splitlines() if _FAILED.search(line) or _counts_failures(line))
+    telling = _telling_lines(_newest_round(text)).splitlines()
+    failing = (line for line in telling if _FAILED.search(line) or _counts_failures(line))
     lines = dict.fromkeys(shown for line in failing if (shown := readable(line)))
     found: list[str] = []
     for line in lines:
