@@ -178,7 +178,7 @@ class Contradiction:
 
 def status_claims(text: str, work: WorkState) -> Iterator[StatusClaim]:
     """Yield the claims of status in *text*, in order; *work* has the names of the programs that check."""
-    claim_form = _claim_form(work)
+    claim_form = _claim_form(text, work)
     start, in_code = 0, False
     for line in text.split("\n"):
         if line.lstrip().startswith(FENCES):
@@ -245,13 +245,19 @@ def _mark(check: CheckState) -> str:
     return f" (unverified: the last run of `{command}` {'failed' if check.outcome == 'fails' else 'passed'}{said})"
 
 
-def _claim_form(work: WorkState) -> re.Pattern[str]:
-    """Return what finds the claims on these checks."""
+def _claim_form(text: str, work: WorkState) -> re.Pattern[str]:
+    """Return what finds the claims of *text* on these checks.
+
+    Its words are those that *text* has, so that most texts share one: to compile it for others takes 15 ms.
+    """
+    lowered = text.lower()
     words = {
         word
         for check in work.checks.values()
         for word in check.command.split()[:4]
-        if re.fullmatch(r"[A-Za-z][\w-]{3,30}", word) and not re.fullmatch(rf"{_NOUN}|test", word, re.IGNORECASE)
+        if word.lower() in lowered
+        and re.fullmatch(r"[A-Za-z][\w-]{3,30}", word)
+        and not re.fullmatch(rf"{_NOUN}|test", word, re.IGNORECASE)
     }
     named = "".join(f"|{re.escape(word)}" for word in sorted(words, key=len, reverse=True))
     item = rf"(?:`[^`\n]{{2,200}}`(?:{_SPACE}(?:{_NOUN}))?|{_NOUN}{named})"
