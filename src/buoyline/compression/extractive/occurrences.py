@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from buoyline.compression.extractive.learned import LEARNED
@@ -157,7 +158,11 @@ class OccurrenceIndex:
 
     def strings(self, text: str) -> set[tuple[Kind, str]]:
         """Return the exact strings in *text* with their kinds, dotted names in parts."""
-        return {found for run in runs(text) for found in self._judged(run)}
+        held, known = runs(text), self._known
+        for run in held.difference(known):
+            found = classify(run)
+            known[run] = () if found is None or _is_noise(*found) else atoms(*found)
+        return set(chain.from_iterable(map(known.__getitem__, held)))
 
     def occurrences(self) -> list[Occurrences]:
         """Return all strings in their own order; of a path only the longest spelling.
@@ -173,13 +178,6 @@ class OccurrenceIndex:
         if occurrence is None:
             occurrence = self._found[string] = Occurrences(kind, string)
         return occurrence
-
-    def _judged(self, run: str) -> tuple[tuple[Kind, str], ...]:
-        known = self._known.get(run)
-        if known is None:
-            found = classify(run)
-            known = self._known[run] = () if found is None or _is_noise(*found) else atoms(*found)
-        return known
 
 
 def _channels(source: SourceMessage, actions: Iterable[ParsedCall]) -> Iterator[tuple[Channel, str]]:
