@@ -335,10 +335,11 @@ def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
 def text_outliers(texts: Sequence[str]) -> list[Outlier]:
     """Find the texts whose form or value is unique although all others follow a few."""
     counts = Counter(texts)
-    found = _odd_values(texts, counts) or _odd_beginnings(texts, counts)
+    found = _odd_values(texts, counts) or _odd_beginnings(texts)
     if not found and len(counts) <= _MAX_SHAPED:
         shapes = _shapes(list(counts))
-        found = _odd_numbers(texts, counts, shapes) or _odd_shapes(texts, counts, shapes)
+        by_shape = Counter(map(shapes.__getitem__, texts))
+        found = _odd_numbers(texts, counts, shapes, by_shape) or _odd_shapes(texts, counts, shapes, by_shape)
     if not found:
         longest = max(counts, key=len)
         others = max((len(text) for text in counts if text is not longest), default=0)
@@ -403,10 +404,8 @@ def _odd_values(texts: Sequence[str], counts: Counter[str]) -> list[Outlier]:
     return [Outlier(texts.index(text), weight, f"others are {among}") for text in rare]
 
 
-def _odd_beginnings(texts: Sequence[str], counts: Counter[str]) -> list[Outlier]:
-    beginnings = Counter[str]()
-    for text, count in counts.items():
-        beginnings[text[:_PREFIX_CHARS]] += count
+def _odd_beginnings(texts: Sequence[str]) -> list[Outlier]:
+    beginnings = Counter([text[:_PREFIX_CHARS] for text in texts])
     beginning, count = beginnings.most_common(1)[0]
     if not 0 < len(texts) - count <= min(_MOST_PER_COLUMN, (1 - _MOST) * len(texts)):
         return []
@@ -414,9 +413,11 @@ def _odd_beginnings(texts: Sequence[str], counts: Counter[str]) -> list[Outlier]
     return [Outlier(index, 90.0, f"others begin {_quoted(beginning)}") for index in odd]
 
 
-def _odd_numbers(texts: Sequence[str], counts: Counter[str], shapes: dict[str, bytes]) -> list[Outlier]:
+def _odd_numbers(
+    texts: Sequence[str], counts: Counter[str], shapes: dict[str, bytes], by_shape: Counter[bytes]
+) -> list[Outlier]:
     """Find texts of the most common shape in which one number lies apart."""
-    usual = _by_shape(counts, shapes).most_common(1)[0][0]
+    usual = by_shape.most_common(1)[0][0]
     alike = [text for text in counts if shapes[text] == usual]
     if b"0" not in usual or sum(counts[text] for text in alike) < 2 * _LEAST:
         return []
@@ -434,8 +435,9 @@ def _odd_numbers(texts: Sequence[str], counts: Counter[str], shapes: dict[str, b
     ]
 
 
-def _odd_shapes(texts: Sequence[str], counts: Counter[str], shapes: dict[str, bytes]) -> list[Outlier]:
-    by_shape = _by_shape(counts, shapes)
+def _odd_shapes(
+    texts: Sequence[str], counts: Counter[str], shapes: dict[str, bytes], by_shape: Counter[bytes]
+) -> list[Outlier]:
     usual = {form for form, count in by_shape.items() if count > max(1, len(texts) // 200)}
     odd = [text for text in counts if shapes[text] not in usual]
     count = sum(counts[text] for text in odd)
@@ -444,13 +446,6 @@ def _odd_shapes(texts: Sequence[str], counts: Counter[str], shapes: dict[str, by
     like = by_shape.most_common(1)[0][0]
     example = _quoted(next(text for text in counts if shapes[text] == like))
     return [Outlier(texts.index(text), 63.0, f"others are like {example}") for text in odd]
-
-
-def _by_shape(counts: Counter[str], shapes: dict[str, bytes]) -> Counter[bytes]:
-    by_shape = Counter[bytes]()
-    for text, count in counts.items():
-        by_shape[shapes[text]] += count
-    return by_shape
 
 
 def _placed(found: Iterable[Outlier], indexes: Sequence[int]) -> list[Outlier]:

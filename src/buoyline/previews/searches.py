@@ -35,6 +35,7 @@ _UNNUMBERED = re.compile(r"((?:[A-Za-z]:[\\/])?[^:\s][^:\s]{0,400}):(?!//|:)")
 _BELOW = re.compile(r"(\d{1,9})[:-]")
 _EXTENSION = re.compile(r"\.[A-Za-z]\w{0,11}$")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}/|\w{3,9} \d{1,2} ")
+_NO_PATH = re.compile(r"\A[\[(#*-]|[\"'<>|{}=;,\t]")
 _BINARY = re.compile(r"(?:grep: .{0,400}: binary file matches|Binary file .{1,400} matches)")
 _OTHER = ("--", "grep: ", "rg: ")
 
@@ -140,9 +141,7 @@ def _is_path(path: str, known: dict[str, bool]) -> bool:
 
 
 def _looks_like_path(path: str) -> bool:
-    if _DATE.match(path) or not any(character.isalpha() for character in path):
-        return False
-    if any(character in "\"'<>|{}=;,\t" for character in path) or path[0] in "[(-#*":
+    if _NO_PATH.search(path) or _DATE.match(path) or not any(map(str.isalpha, path)):
         return False
     return " " not in path or "/" in path.partition(" ")[0] or _EXTENSION.search(path) is not None
 
