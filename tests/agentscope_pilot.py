@@ -23,7 +23,6 @@ from agentscope.tool import ToolChunk, Toolkit
 from agentscope_model import Answer, ScriptedModel, call, state, toolkit
 
 from buoyline import LocalWorkspace
-from buoyline.integrations.agentscope import WorkspaceMiddleware
 from buoyline.maintenance.verify import verify
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8).decode()
@@ -59,7 +58,7 @@ def photo() -> ToolChunk:
 
 def pilot(
     model: ScriptedModel,
-    middleware: WorkspaceMiddleware,
+    middleware: MiddlewareBase,
     *,
     of: AgentState | None = None,
     tools: Toolkit | None = None,

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,16 @@ import pytest
 pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 
 from agentscope.agent import Agent
-from agentscope.message import AssistantMsg, Base64Source, DataBlock, HintBlock, Msg, TextBlock, UserMsg
+from agentscope.message import (
+    AssistantMsg,
+    Base64Source,
+    DataBlock,
+    HintBlock,
+    Msg,
+    TextBlock,
+    ToolResultBlock,
+    UserMsg,
+)
 from agentscope.middleware import MiddlewareBase
 from agentscope.state import AgentState
 from agentscope_model import ScriptedModel, call, state, toolkit
@@ -199,6 +208,31 @@ class TestWindow:
             await agent.reply(UserMsg("user", "And now?"))
         window = await resumed(tmp_path / "w", tmp_path / "copy")
         assert await formatted(agent, window.messages) == await formatted(agent, await next_messages(agent))
+
+    @pytest.mark.parametrize("where", ["text", "output"])
+    async def test_what_another_middleware_edits_before_a_model_call_is_written_before_it(
+        self, tmp_path: Path, where: str
+    ) -> None:
+        class Editing(MiddlewareBase):
+            async def on_reasoning(
+                self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., AsyncGenerator[Any, None]]
+            ) -> AsyncGenerator[Any, None]:
+                blocks = [block for message in agent.state.context for block in message.content]
+                for block in blocks if comparison.calls == 2 else ():  # all of them are written by then
+                    if where == "text" and isinstance(block, TextBlock):
+                        block.text += " Look well."
+                    if where == "output" and isinstance(block, ToolResultBlock):
+                        assert not isinstance(block.output, str)
+                        block.output.append(TextBlock(text="Look well."))
+                async for given in next_handler(**input_kwargs):
+                    yield given
+
+        workspace = LocalWorkspace(tmp_path / "w")
+        comparison = Comparison(workspace.workdir, tmp_path / "copy")
+        model = ScriptedModel([[call("log", lines=3)], [call("log", lines=3)], "Done."])
+        agent = pilot(model, Editing(), beside=[WorkspaceMiddleware(workspace), comparison])
+        await agent.reply(UserMsg("user", "Look."))
+        assert (comparison.calls, comparison.differing) == (3, [])
 
     async def test_the_memory_workspace_keeps_it_too(self) -> None:
         workspace = MemoryWorkspace()

@@ -241,7 +241,9 @@ class AgentContexts:
         memory = self._memory_of(agent)
         await memory.log.open(lambda: self._settings_of(agent))
         if memory.log.log is not None:
-            await memory.log.write((await self._context_of(memory)).state)
+            # Reading the context once more took a twentieth of the processor time of a long session.
+            held = memory.take_prepared() or await self._context_of(memory)
+            await memory.log.write(held.state)
 
     async def end(self, agent: Agent) -> None:
         """Put results into the context that waited for a model call, since there is none, and write it down."""
@@ -432,6 +434,8 @@ class AgentContexts:
         if engine.has_changed:
             await forget_reads(agent)
             await self.keep(agent)
+        elif held.foreign is None and not held.common:  # else the engine gets it in another form than the log
+            memory.prepared = held, memory.form
 
     async def _made(
         self,

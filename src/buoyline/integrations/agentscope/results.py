@@ -68,7 +68,10 @@ class ResultIntake:
         if is_managed and not await _is_cut(agent, whole):
             return response, events
         try:
-            left = await (self._stored(agent, entry) if is_managed else self._offloaded(agent, call, entry, events))
+            if is_managed:
+                left = await self._stored(agent, entry)
+            else:
+                left = await self._offloaded(agent, memory, call, entry, events)
         except (StorageError, RedactionError) as error:
             logger.warning("session %s: the result of %r stays whole: %s", agent.state.session_id, call.id, error)
             left = entry
@@ -84,7 +87,9 @@ class ResultIntake:
             response = response.model_copy(update={"content": content})
         return response, events
 
-    async def _offloaded(self, agent: Agent, call: ToolCallBlock, entry: Entry, events: list[ResultOffloaded]) -> Entry:
+    async def _offloaded(
+        self, agent: Agent, memory: AgentMemory, call: ToolCallBlock, entry: Entry, events: list[ResultOffloaded]
+    ) -> Entry:
         """Offload a result that is over its limit."""
         limit, result = result_limit_of(agent), entry.message.results[0]
         theirs = await tokens_of(agent, [message_of("assistant", _content_of(entry))])
@@ -95,7 +100,11 @@ class ResultIntake:
         planner, results = self._bench.offloading(agent.state.session_id, config, agent.model.context_size, {})
         called = replace(entry, message=Message("assistant", (ToolCall(call.id, call.name, call.input),)))
         choices = await planner.choose([called, entry])
-        return await results.replace(entry, choices.get(entry.index, {}), events)
+        left = await results.replace(entry, choices.get(entry.index, {}), events)
+        # Nobody has to look these texts up to know which of them are stubs.
+        memory.stubs |= results.stubs
+        memory.asked.update(left.message.result_texts)
+        return left
 
     async def _stored(self, agent: Agent, entry: Entry) -> Entry:
         """Store a whole result, and replace it by its beginning and its place."""
