@@ -544,6 +544,7 @@ LONG_WORDS: list[dict[str, Any]] = [
 
 @example([LONG_WORDS[0], {"role": "tool", "tool_call_id": "c1", "content": "fix 错误\uff1a无"}], 47)
 @example([LONG_WORDS[1], {"role": "tool", "tool_call_id": "c1", "content": "fix 错误\uff1a无"}], 90)
+@example([{"role": "user", "content": "0"}, {"role": "user", "content": "fix fix fix fix c2b0273"}], 30)
 @given(conversations(), st.integers(30, 700))
 def test_a_summary_claims_nothing_that_was_not_said(messages: list[dict[str, Any]], max_tokens: int) -> None:
     draft = _extract(messages, max_tokens)

@@ -10,7 +10,7 @@ from typing import Final
 from buoyline.compression.citations import BETWEEN, CUT
 from buoyline.compression.extractive.lines import merged_pointers
 from buoyline.compression.extractive.snippets import LABEL_KIND, rows
-from buoyline.compression.identifiers import readable
+from buoyline.compression.identifiers import WORD, readable
 from buoyline.compression.pointers import Pointer, citation_marks
 from buoyline.compression.summary import Fact
 from buoyline.tokens import TextCounter
@@ -100,6 +100,7 @@ _FORMS: Final[Mapping[str, str]] = MappingProxyType(
         "prohibition": "User: “{}”",
     }
 )
+_RUN = re.compile(rf"[{WORD}./@+~-]+")
 _SENTENCE_END = re.compile(r"[.!?;](?= )|[\u3002\uff01\uff1f\uff1b]")
 
 
@@ -132,7 +133,10 @@ def cut_between(text: str, max_tokens: int, counter: TextCounter) -> str:
     shown = readable(text[:MAX_TEXT_CHARS])
     if len(text) <= MAX_TEXT_CHARS and not counter.exceeds(shown, max_tokens):
         return shown
-    end = counter.tail(readable(text[-MAX_TEXT_CHARS:]), min(max_tokens // 3, END_TOKENS))
+    whole = readable(text[-MAX_TEXT_CHARS:])
+    end = counter.tail(whole, min(max_tokens // 3, END_TOKENS))
+    if _RUN.fullmatch(whole[: len(whole) - len(end)][-1:]) and (part := _RUN.match(end)):
+        end = end[part.end() :]  # the end of an id or a path would be one that nobody wrote
     starts = [match.end() for match in _SENTENCE_END.finditer(end)]
     blank = end.find(" ", 0, len(end) * 2 // 5)
     last = end[starts[0] if starts and starts[0] < len(end) - 1 else blank + 1 :].strip()
