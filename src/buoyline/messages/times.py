@@ -16,7 +16,7 @@ _SECONDS: Final = range(946_684_800, 4_102_444_800)
 
 def now() -> str:
     """Return the current time as records and headings spell it: ISO 8601, UTC, milliseconds."""
-    return _spelled(datetime.now(UTC))
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def time_of(value: Mapping[str, Any]) -> str:
@@ -46,8 +46,6 @@ def time_from(value: object) -> str:
             found = found.astimezone(UTC)
     except (ValueError, OverflowError):
         return ""
-    return _spelled(found) if found is not None and found.year >= _FIRST_YEAR else ""
-
-
-def _spelled(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if found is None or found.year < _FIRST_YEAR:
+        return ""
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
