@@ -19,8 +19,7 @@ from buoyline.compression.citations import (
 from buoyline.compression.config import ContextConfig, config_of
 from buoyline.compression.excerpts import counted_file, excerpts_of, lines_of_files
 from buoyline.compression.extractive.conversation import Conversation
-from buoyline.compression.extractive.skeleton import with_state
-from buoyline.compression.extractive.summarizer import Extractive, carried, conversation_of, extract
+from buoyline.compression.extractive.summarizer import Extractive, carried, conversation_of, extract, with_state
 from buoyline.compression.plan import Plan, plan
 from buoyline.compression.pointers import POINTER
 from buoyline.compression.status_claims import STATUS_MARK, with_checked_status
