@@ -3,7 +3,6 @@
 Nothing here stores anything; workspaces do.
 """
 
-from buoyline.offloader.hook import stub_for
 from buoyline.offloader.policy import ToolRule
 from buoyline.offloader.protocol import (
     Abilities,
@@ -25,6 +24,7 @@ from buoyline.offloader.protocol import (
     WindowLog,
     WindowState,
 )
+from buoyline.offloader.stub import stub_for
 
 __all__ = [
     "Abilities",
