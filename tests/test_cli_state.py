@@ -12,9 +12,9 @@ from test_work_state import LIST, TODOS, answered, called, edited, ran, said, st
 
 from buoyline.cli import main
 from buoyline.cli.output import columns
+from buoyline.cli.state import session_work
 from buoyline.compression import ContextConfig, Pointer
 from buoyline.compression.work_state import WorkState, work_state_from
-from buoyline.inspect.work import session_work
 from buoyline.window import ContextWindow
 from buoyline.workspace import LocalWorkspace
 
