@@ -22,6 +22,7 @@ from buoyline.integrations.strands.followed import AgentWindow, FollowedHistory
 from buoyline.integrations.strands.history import (
     Key,
     NativeMessage,
+    Projection,
     cuts,
     durable_key,
     has_flag,
@@ -30,7 +31,6 @@ from buoyline.integrations.strands.history import (
     newest_request,
     pinned,
 )
-from buoyline.integrations.strands.projection import Projection
 from buoyline.integrations.strands.summarizers import AgentSummarizer, StrandsModelSummarizer
 from buoyline.offloader import Offloader
 from buoyline.tokens import Prices, TokenCounter
