@@ -1,6 +1,5 @@
 """Plans in calls and in messages, and the user's numbered list, ticked and reopened by later words."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +8,14 @@ from typing import Any, Final
 from buoyline.compression.extractive.lines import LineFinder
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
 from buoyline.compression.extractive.phrases import asks, leads_in
-from buoyline.compression.extractive.speech import TASK_ID_KEYS, is_made_by_machine, letters_of, list_in, tasks_of
+from buoyline.compression.extractive.speech import (
+    TASK_ID_KEYS,
+    is_made_by_machine,
+    json_in,
+    letters_of,
+    list_in,
+    tasks_of,
+)
 from buoyline.compression.extractive.steps import Step
 from buoyline.compression.identifiers import LIST_MARK, readable
 from buoyline.compression.summary import SourceMessage
@@ -174,7 +180,8 @@ def request_in(source: SourceMessage, asked: str, citations: LineFinder) -> tupl
     if len(text) > MAX_TYPED_CHARS or headings > MAX_HEADINGS or is_made_by_machine(text):
         return ()
     found = list(_in_boxes(text)) or list(_in_numbers(text, needs_title=False))
-    if any(_ITEM.match(line) for line in asked.splitlines()) and asks_something(asked):
+    words = asked.splitlines()
+    if any(map(_ITEM.match, words)) and any(asks(line.rstrip()) for line in words):
         return ()
     return _items(source, found, citations)
 
@@ -182,11 +189,6 @@ def request_in(source: SourceMessage, asked: str, citations: LineFinder) -> tupl
 def is_over(items: Sequence[PlanItem], index: int) -> bool:
     """Return whether a list in a message is over when the user says something in the message *index*."""
     return bool(items) and max(item.last for item in items) < index - MAX_AGE
-
-
-def asks_something(text: str) -> bool:
-    """Return whether a line of *text* is a question."""
-    return any(asks(line.rstrip()) for line in text.splitlines())
 
 
 def ticked(items: tuple[PlanItem, ...], source: SourceMessage) -> tuple[PlanItem, ...]:
@@ -409,10 +411,7 @@ def _in_json(text: str) -> Iterator[tuple[str, str, bool]]:
     stripped = text.strip()
     if not stripped.startswith("{") or len(stripped) > MAX_JSON_CHARS:
         return
-    try:
-        value: object = json.loads(stripped)
-    except (ValueError, RecursionError):
-        return
+    value = json_in(stripped)
     if is_object(value):
         lists = (_objects(inner) for key, inner in value.items() if _PLAN_NAME.search(key))
         entries = next((found for found in lists if found), list[Mapping[str, Any]]())

@@ -1,6 +1,5 @@
 """Rows of the JSON records that tools returned: a name, and the values that say something."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,6 +7,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeGuard
 
 from buoyline.compression.extractive.lines import ResultText
+from buoyline.compression.extractive.speech import json_in
 from buoyline.compression.identifiers import readable
 from buoyline.messages.jsonl import is_object
 
@@ -111,11 +111,7 @@ def rows_of(text: str) -> Iterator[RecordRow]:
     stripped = text.strip()
     if not stripped.startswith(("{", "[")) or len(stripped) > MAX_TEXT_CHARS:
         return
-    try:
-        value: object = json.loads(stripped)
-    except (ValueError, RecursionError):
-        return
-    yield from islice(_rows(value, "", 0), MAX_ROWS)
+    yield from islice(_rows(json_in(stripped), "", 0), MAX_ROWS)
 
 
 def _rows(value: object, name: str, depth: int) -> Iterator[RecordRow]:

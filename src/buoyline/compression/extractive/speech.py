@@ -146,7 +146,7 @@ def patched_files(arguments: Mapping[str, Any]) -> Mapping[str, str]:
 
 def arguments_of(call: ToolCall) -> Mapping[str, Any]:
     """Return the arguments of *call*; empty if a model wrote something else than a JSON object."""
-    found = _parsed(call.arguments)
+    found = json_in(call.arguments)
     return found if is_object(found) else {}
 
 
@@ -159,15 +159,15 @@ def tasks_of(name: str, arguments: Mapping[str, Any]) -> tuple[Task, ...]:
         if not (_PLAN_NAMES.search(name) or _PLAN_NAMES.search(key)):
             continue
         entries = (
-            list_in(_parsed(value)) if isinstance(value, str) and value.lstrip().startswith("[") else list_in(value)
+            list_in(json_in(value)) if isinstance(value, str) and value.lstrip().startswith("[") else list_in(value)
         )
         if tasks := tuple(_tasks(entries)):
             return tasks
     return ()
 
 
-def _parsed(text: str) -> object:
-    """Return the value of a JSON text, as some models spell a list in the arguments; None if it is no JSON."""
+def json_in(text: str) -> object:
+    """Return the value of a JSON text; None if it is no JSON."""
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError):
@@ -443,11 +443,8 @@ def plain_text(text: str) -> str:
     stripped = text.strip()
     if not (stripped.startswith(("{", "[")) and stripped.endswith(("}", "]"))):
         return text
-    try:
-        value: object = json.loads(stripped)
-    except (ValueError, RecursionError):
-        return text
-    return f"{CUT}\n".join(leaf for leaf in json_texts(value) if any(char.isalpha() for char in leaf)) or text
+    leaves = (leaf for leaf in json_texts(json_in(stripped)) if any(char.isalpha() for char in leaf))
+    return f"{CUT}\n".join(leaves) or text
 
 
 def without_blocks(text: str) -> str:
