@@ -131,7 +131,7 @@ def test_the_newest_run_of_that_kind_of_check_decides() -> None:
     assert list(contradicted("All tests pass.", state)) == []
     state = work(check("pytest tests/b", "passes", last=3), check("pytest tests/a", "fails", "FAILED a", last=8))
     (found,) = contradicted("All tests pass.", state)
-    assert found.check.command == "pytest tests/a"
+    assert found[1].command == "pytest tests/a"
     assert list(contradicted("`pytest tests/b` passes.", state)) == []
 
 
@@ -145,7 +145,7 @@ def test_a_run_that_decides_nothing_marks_nothing() -> None:
 def test_what_passed_once_is_marked_only_if_no_run_ever_passed() -> None:
     assert list(contradicted("Rebased; all tests passed.", work(check("pytest", "fails", "1 failed", runs=2)))) == []
     (found,) = contradicted("Rebased; all tests passed.", work(check("pytest", "fails", "1 failed", runs=1)))
-    assert found.claim.is_past
+    assert found[0].is_past
 
 
 def test_the_mark_is_no_claim_is_replaced_and_is_removed_from_an_answer() -> None:

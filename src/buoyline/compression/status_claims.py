@@ -168,14 +168,6 @@ class StatusClaim:
     names: tuple[frozenset[str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """A claim, and the check whose last run says otherwise."""
-
-    claim: StatusClaim
-    check: CheckState
-
-
 def status_claims(text: str, work: WorkState) -> Iterator[StatusClaim]:
     """Yield the claims of status in *text*, in order; *work* has the names of the programs that check."""
     claim_form = _claim_form(text, work)
@@ -185,19 +177,18 @@ def status_claims(text: str, work: WorkState) -> Iterator[StatusClaim]:
             in_code = not in_code
         elif not in_code and len(line) <= _MAX_TEXT_CHARS:
             plain = _QUOTED.sub(lambda found: "?" * len(found[0]), line.replace("*", " "))
-            yield from (_moved(claim, start) for claim in _claims_of(plain, claim_form, work))
+            claims = _claims_of(plain, claim_form, work)
+            yield from (replace(claim, end=claim.end + start) for claim in claims)
         start += len(line) + 1
 
 
-def contradicted(text: str, work: WorkState) -> Iterator[Contradiction]:
-    """Yield the claims of *text* that the last run of their check contradicts."""
+def contradicted(text: str, work: WorkState) -> Iterator[tuple[StatusClaim, CheckState]]:
+    """Yield the claims of *text* that the last run of their check contradicts, each with that check."""
     for claim in status_claims(text, work):
         for kind in claim.kinds or ("",):
-            check = _contradicting(
-                claim, [check for check in work.checks.values() if _is_meant(check, claim, kind)], kind
-            )
-            if check is not None:
-                yield Contradiction(claim, check)
+            meant = [check for check in work.checks.values() if _is_meant(check, claim, kind)]
+            if (check := _contradicting(claim, meant, kind)) is not None:
+                yield claim, check
                 break
 
 
@@ -229,12 +220,12 @@ def with_status_marks(text: str, work: WorkState) -> tuple[str, tuple[str, ...]]
     pieces: list[str] = []
     found: list[str] = []
     start = 0
-    for one in contradicted(plain, work):
-        said = _mark(one.check)
-        if one.claim.end > start:
-            pieces += [plain[start : one.claim.end], said]
-            start = one.claim.end
-            found.append(f"{one.claim.text}{said.replace('unverified: ', '')}")
+    for claim, check in contradicted(plain, work):
+        said = _mark(check)
+        if claim.end > start:
+            pieces += [plain[start : claim.end], said]
+            start = claim.end
+            found.append(f"{claim.text}{said.replace('unverified: ', '')}")
     return "".join([*pieces, plain[start:]]), tuple(dict.fromkeys(found))
 
 
@@ -317,16 +308,9 @@ def _names(line: str, found: re.Match[str], what: str, work: WorkState) -> Itera
     yield from (frozenset(group) for group in (spans, exact - programs, programs) if group)
     at = found.start() + found[0].index(what)
     words = re.findall(r"\w[\w-]*", line[start:at])
-    if words and _has_noun(what) and not (words[-1].lower() in _GENERAL or words[-1].isdigit()):
+    has_noun = re.match(rf"(?:{_NOUN})(?!\w)", what, re.IGNORECASE) is not None
+    if words and has_noun and not (words[-1].lower() in _GENERAL or words[-1].isdigit()):
         yield frozenset({words[-1]})
-
-
-def _has_noun(what: str) -> bool:
-    return re.match(rf"(?:{_NOUN})(?!\w)", what, re.IGNORECASE) is not None
-
-
-def _moved(claim: StatusClaim, start: int) -> StatusClaim:
-    return replace(claim, end=claim.end + start)
 
 
 def _is_meant(check: CheckState, claim: StatusClaim, kind: str) -> bool:
