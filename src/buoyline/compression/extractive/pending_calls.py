@@ -33,14 +33,15 @@ def started_by(step: Step, citations: LineFinder) -> AwaitedCall | None:
     )
     is_background = is_background or (action.operation == "run" and _STARTED.search(action.command) is not None)
     kind: Awaited = "agent" if _gives_task(step) else "background" if is_background else "call"
-    if step.answer is None:
-        return AwaitedCall(_short(step), kind, step.call.index, citations.of(step.call, action.command or action.name))
-    text = step.reading.text if step.reading is not None else ""
-    if not is_background or step.has_failed or _ENDED.search(text):
-        return None
-    found = _ID.search(text)
-    key = (found[1] or found[2]) if found is not None else ""
-    return AwaitedCall(_short(step), kind, step.call.index, citations.of(step.call, action.command or action.name), key)
+    key = ""
+    if step.answer is not None:
+        text = step.reading.text if step.reading is not None else ""
+        if not is_background or step.has_failed or _ENDED.search(text):
+            return None
+        found = _ID.search(text)
+        key = (found[1] or found[2]) if found is not None else ""
+    said = readable(action.spoken())[:MAX_TEXT_CHARS]
+    return AwaitedCall(said, kind, step.call.index, citations.of(step.call, action.command or action.name), key)
 
 
 def is_running(one: AwaitedCall) -> bool:
@@ -90,7 +91,3 @@ def _ends(one: AwaitedCall, text: str) -> bool:
 def _around(text: str, key: str) -> Iterator[str]:
     for found in re.finditer(re.escape(key), text):
         yield text[max(found.start() - 200, 0) : found.end() + 200]
-
-
-def _short(step: Step) -> str:
-    return readable(step.action.spoken())[:MAX_TEXT_CHARS]

@@ -122,74 +122,12 @@ _PRAISE = re.compile(
 _SENTENCE_END = re.compile(r"[.:!?\u3002]\W{0,3}$")
 _VALUE = re.compile(r"[\w.-]{3,60}")
 _NUMBERED = re.compile(r"\s*\d+[\u2192:|]")
-_COMMON: Final = frozenset(
-    {
-        "the",
-        "and",
-        "for",
-        "with",
-        "that",
-        "this",
-        "from",
-        "have",
-        "has",
-        "had",
-        "are",
-        "was",
-        "were",
-        "will",
-        "would",
-        "can",
-        "could",
-        "should",
-        "not",
-        "but",
-        "you",
-        "your",
-        "our",
-        "its",
-        "let",
-        "now",
-        "then",
-        "also",
-        "all",
-        "any",
-        "some",
-        "into",
-        "than",
-        "when",
-        "what",
-        "which",
-        "there",
-        "here",
-        "they",
-        "them",
-        "been",
-        "being",
-        "does",
-        "did",
-        "doing",
-        "just",
-        "use",
-        "using",
-        "used",
-        "see",
-        "look",
-        "need",
-        "make",
-        "made",
-        "get",
-        "one",
-        "two",
-        "about",
-        "more",
-        "out",
-        "over",
-        "only",
-        "very",
-        "like",
-    }
+_COMMON_WORDS = (
+    "the and for with that this from have has had are was were will would can could should not but you your "
+    "our its let now then also all any some into than when what which there here they them been being does did "
+    "doing just use using used see look need make made get one two about more out over only very like"
 )
+_COMMON = frozenset(_COMMON_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,19 +242,22 @@ def _concept_weights(conversation: "Conversation") -> dict[str, float]:
 
 
 def _candidates(conversation: "Conversation") -> Iterator[_Candidate]:
-    length, first = len(conversation.sources), conversation.sources[0].index
     withdrawn = _withdrawn(conversation.sources)
     for source in conversation.sources:
         message = source.message
-        recency = 0.7 + 0.3 * (source.index - first) / length
         if message.role == "assistant" and message.text.strip() and source.index not in withdrawn:
-            quality = QUALITIES["remark" if message.calls else "answer"] * recency
+            quality = QUALITIES["remark" if message.calls else "answer"] * _recency(conversation, source)
             yield from _of_text(plain_text(message.text[:MAX_TEXT_CHARS]), source, quality)
     for step in conversation.steps:
-        recency = 0.7 + 0.3 * (step.call.index - first) / length
         for text in written_texts(step.action):
-            yield from _of_text(text[:MAX_TEXT_CHARS], step.call, QUALITIES["written"] * recency)
+            quality = QUALITIES["written"] * _recency(conversation, step.call)
+            yield from _of_text(text[:MAX_TEXT_CHARS], step.call, quality)
     yield from _of_results(conversation)
+
+
+def _recency(conversation: "Conversation", source: SourceMessage) -> float:
+    """Return a factor for the age of a message: 0.7 for the first, nearly 1 for the newest."""
+    return 0.7 + 0.3 * (source.index - conversation.sources[0].index) / len(conversation.sources)
 
 
 def _withdrawn(sources: Iterable[SourceMessage]) -> set[int]:
@@ -336,7 +277,6 @@ def _withdrawn(sources: Iterable[SourceMessage]) -> set[int]:
 
 def _of_results(conversation: "Conversation") -> Iterator[_Candidate]:
     """Yield sentences and records of what tools returned; of many records of one form those that were spoken of."""
-    length, first = len(conversation.sources), conversation.sources[0].index
     found: list[RowPlace] = []
     makers: dict[int, ParsedCall] = {}
     for step in conversation.steps:
@@ -349,19 +289,18 @@ def _of_results(conversation: "Conversation") -> Iterator[_Candidate]:
             makers[id(reading)] = step.action
         shown = plain_text(text)
         if _is_prose(shown):
-            recency = 0.7 + 0.3 * (reading.source.index - first) / length
-            yield from _of_text(shown, reading.source, QUALITIES[_origin_of(step.action)] * recency, reading)
+            quality = QUALITIES[_origin_of(step.action)] * _recency(conversation, reading.source)
+            yield from _of_text(shown, reading.source, quality, reading)
     records: defaultdict[tuple[str, str], list[RowPlace]] = defaultdict(list)
     for place in without_older(found):
         records[makers[id(place.reading)].name, place.row.form].append(place)
     spoken = _spoken_words(conversation)
     for (name, _), rows in records.items():
         for row, reading, position in rows_worth_a_line(rows, spoken):
-            recency = 0.7 + 0.3 * (reading.source.index - first) / length
             words = CUT.join(" ".join(row.values).split())
             maker = makers[id(reading)]
             is_echo = maker.operation == "run" and not maker.is_harmless
-            quality = QUALITIES["echo" if is_echo else "record"] * recency
+            quality = QUALITIES["echo" if is_echo else "record"] * _recency(conversation, reading.source)
             text = f"{name}: {row.text}"
             yield _Candidate(text, reading.source, position, quality, concepts_of(row.text), reading, words)
 

@@ -46,11 +46,11 @@ def spelled_lines(lines: Iterable[NumberedLine], transcript: str, bar: str) -> s
     return "\n".join(f"{_gutter(line, transcript)}{bar} {line.text}" for line in lines)
 
 
-def omission(lines: Sequence[NumberedLine], what: str = "lines") -> str:
+def omission(lines: Sequence[NumberedLine]) -> str:
     """Return the line that replaces *lines*, which had no room, with their numbers."""
     places = ", ".join(str(pointer) for span in _by_file(lines) if (pointer := pointer_to(span)) is not None)
     named = f" ({places})" if places else ""
-    return f"{OMITTED} {len(lines):,} {what} left out here for length{named} {OMITTED}"
+    return f"{OMITTED} {len(lines):,} lines left out here for length{named} {OMITTED}"
 
 
 def fenced(name: str, text: str) -> str:
