@@ -24,9 +24,10 @@ from buoyline.compression.plan import Plan, plan
 from buoyline.compression.pointers import POINTER
 from buoyline.compression.status_claims import STATUS_MARK, with_checked_status
 from buoyline.compression.summarizers.answers import cleaned
-from buoyline.compression.summarizers.attempts import shortened
+from buoyline.compression.summarizers.attempts import shortened, total
 from buoyline.compression.summarizers.callables import SummaryFunction, summarizer_from
 from buoyline.compression.summary import (
+    STRINGS_FIELD,
     AgentRequest,
     BatchReference,
     Draft,
@@ -60,8 +61,6 @@ from buoyline.tokens.messages import count_message
 FACTS_SHARE: Final = 0.25
 """Of the summary's tokens, at most, for extracted facts. The prose may take the rest."""
 
-STRINGS_FIELD: Final = "context_to_preserve"
-
 FACT_FIELDS: Final = ("current_state", "important_discoveries", STRINGS_FIELD)
 """Fields that facts are added to: files and commands, errors, and exact strings."""
 
@@ -88,11 +87,11 @@ def with_facts(
         doubtful: Claims that will be marked. The marks take tokens, and an answer full of such claims is cut.
     """
     marked = {name: mark(text, doubtful) for name, text in draft.fields.items()}
-    marks_tokens = max(_tokens(marked, request) - _tokens(draft.fields, request), 0)
+    marks_tokens = max(total(marked, request.counter) - total(draft.fields, request.counter), 0)
     limit = max(request.max_tokens - marks_tokens, 0)
     facts_tokens = int(request.max_tokens * FACTS_SHARE)
     # The marks take tokens of the prose, unless it ignored its limit and takes those of the facts anyway.
-    has_kept_limit = _tokens(draft.fields, request) <= request.max_tokens - facts_tokens
+    has_kept_limit = total(draft.fields, request.counter) <= request.max_tokens - facts_tokens
     prose_limit = max(limit - facts_tokens, 0) if has_kept_limit else limit
     draft = replace(draft, fields=shortened(draft.fields, prose_limit, request.counter))
     first = request.sources[0].index
@@ -102,7 +101,7 @@ def with_facts(
     old = () if previous is None else tuple(fact for fact in previous.items if fact.kind != NOTE)
     previous = replace(previous, items=old, fields={}) if previous is not None else None
     names = tuple(name for name in FACT_FIELDS if name in request.fields)
-    room = min(limit - _tokens(draft.fields, request) - _JOIN_TOKENS, facts_tokens)
+    room = min(limit - total(draft.fields, request.counter) - _JOIN_TOKENS, facts_tokens)
     room = room if room >= _LEAST_TOKENS else 0  # nothing is said then, and the facts are carried on all the same
     facts = extract(replace(request, fields=names, max_tokens=room, previous=previous), conversation)
     prose = "\n".join(draft.fields.values())
@@ -110,7 +109,7 @@ def with_facts(
     for name, text in facts.fields.items() if room else ():
         new = [line for line in text.split("\n") if _says_more(line, prose, is_preserved=name == STRINGS_FIELD)]
         fields[name] = "\n".join([fields[name].rstrip(), *new]).strip()
-    if _tokens(fields, request) > limit:
+    if total(fields, request.counter) > limit:
         fields = dict(draft.fields)
     return replace(draft, fields=fields, items=(*notes, *facts.items), work=facts.work)
 
@@ -126,10 +125,6 @@ def _says_more(line: str, prose: str, *, is_preserved: bool) -> bool:
     if exact := claims(line):
         return not all(contains_whole(prose, claim) for claim in exact)
     return is_preserved and bool(POINTER.search(line))
-
-
-def _tokens(fields: Mapping[str, str], request: SummaryRequest) -> int:
-    return request.counter.count("\n".join(fields.values()))
 
 
 # Offloaded tool results are read again for the summary, since previews lack much that is needed next.
@@ -398,14 +393,8 @@ class Compressor:
                 times=span.times[start:end],
             )
         batch = await archive.locate(span.session_id, span.first, span.end)
-        return ArchiveLocation(
-            span.first,
-            span.end,
-            batch.reference,
-            batch.transcript,
-            batch.transcript_name,
-            tuple(batch.lines),
-        )
+        lines = tuple(batch.lines)
+        return ArchiveLocation(span.first, span.end, batch.reference, batch.transcript, batch.transcript_name, lines)
 
     async def summarize(
         self,
@@ -547,8 +536,7 @@ class Compressor:
         tokens = self._counter.count("\n".join(draft.fields[name] for name in request.fields))
         if tokens > request.max_tokens:
             raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens where {request.max_tokens:,} are allowed")
-        replaced = "" if request.previous is None else "\n".join(request.previous.fields.values())
-        source_tokens = span.tokens + self._counter.count(replaced)
+        source_tokens = span.tokens + _replaced_tokens(request)
         if tokens >= source_tokens:
             raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens, its source only {source_tokens:,}")
 
@@ -568,26 +556,20 @@ class Compressor:
                 unsaid=len(unsaid),
             )
         )
-        self._warn_of_squeeze(request, summary.messages, facts, unsaid)
-
-    def _warn_of_squeeze(
-        self, request: SummaryRequest, messages: tuple[int, int], facts: Sequence[object], unsaid: Sequence[object]
-    ) -> None:
-        """Report facts of the last summary that this one has no room for; between equal limits it is a choice."""
-        replaced = "" if request.previous is None else "\n".join(request.previous.fields.values())
-        before_tokens = self._counter.count(replaced)
+        before_tokens = _replaced_tokens(request)
+        # Between equal limits, it is a choice which facts are said, and not a lack of room.
         if unsaid and request.max_tokens < _SQUEEZED_SHARE * before_tokens:
             logger.warning(
                 "messages %d-%d: their summary has room for %d tokens, the last one took %d: %d of its %d facts are "
                 "not in it; the next one says the most needed of them if it has room",
-                messages[0],
-                messages[1] - 1,
+                summary.messages[0],
+                summary.messages[1] - 1,
                 request.max_tokens,
                 before_tokens,
                 len(unsaid),
                 len(facts),
             )
-            self._emit(SummarySqueezed(messages, len(facts), len(unsaid), request.max_tokens))
+            self._emit(SummarySqueezed(summary.messages, len(facts), len(unsaid), request.max_tokens))
 
     async def _unverified(self, session_id: str, draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
         doubtful = await asyncio.to_thread(_doubtful, draft, request)
@@ -603,6 +585,10 @@ def _sources(
         SourceMessage(at, view, location.pointer(at - span.first), excerpts_of(view, span.stubs), tuple(shown))
         for at, (view, shown) in enumerate(zip(views, lines, strict=True), span.first)
     ]
+
+
+def _replaced_tokens(request: SummaryRequest) -> int:
+    return 0 if request.previous is None else total(request.previous.fields, request.counter)
 
 
 def _doubtful(draft: Draft, request: SummaryRequest) -> tuple[str, ...]:

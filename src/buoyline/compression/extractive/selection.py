@@ -33,7 +33,7 @@ from buoyline.compression.extractive.snippets import (
 )
 from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.pointers import Pointer
-from buoyline.compression.summary import FIELDS, Fact, SummaryRequest
+from buoyline.compression.summary import FIELDS, STRINGS_FIELD, Fact, SummaryRequest
 from buoyline.tokens import TextCounter
 
 # Exact strings with their lines: those of this conversation, and those of the last summary.
@@ -201,8 +201,6 @@ NEXT_TOKENS: Final = 40
 ASKED_KINDS: Final = frozenset({"question", "working"})
 ASKED_TOKENS: Final = 340
 """The same for the user's newest request, 300 of words with their lines: cut before its content, it said nothing."""
-
-STRINGS_FIELD: Final = "context_to_preserve"
 
 SHARES: Final[Mapping[str, float]] = MappingProxyType(
     {
