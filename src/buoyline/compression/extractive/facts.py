@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.citations import ARROW, CUT, contains_whole
 from buoyline.compression.extractive.commands import checks_in
-from buoyline.compression.extractive.conversation import Conversation
+from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
 from buoyline.compression.extractive.edits import beginning_of, edit_in, is_whole_file
 from buoyline.compression.extractive.fact_text import ANSWERED, cut
 from buoyline.compression.extractive.lines import Passage, merged_pointers
@@ -49,8 +49,6 @@ SERIES_PLACES: Final = 3
 NEWEST_CHECKS: Final = 3
 
 LARGE_LINES: Final = 150
-
-MAX_AGENT_CHARS: Final = 40_000
 
 UNTRIED_MESSAGES: Final = 50
 """An error that nobody tried again for so many messages is reported as untried."""
@@ -141,8 +139,8 @@ def _refusals(conversation: Conversation) -> Iterator[Fact]:
         text = f"“{words}” (refusing: {shown})" if words else f"Refused: {shown}"
         weight = FACTS["refusal"] if words else FACTS["refusal without words"]
         places = conversation.citations.of_result(step.reading, words or step.reading.text[:MIN_CHARS])
-        item = Fact("task_overview", "refusal", text, None, step.call.index, weight=weight)
-        yield _citing(item, step.citations_for(named, Passage("", places), conversation.citations))
+        pointers = step.citations_for(named, Passage("", places), conversation.citations)
+        yield _fact("task_overview", "refusal", text, step.call.index, pointers, weight=weight)
 
 
 def corrections(conversation: Conversation, old: Iterable[Fact]) -> Iterator[Fact]:
@@ -169,9 +167,9 @@ def corrections(conversation: Conversation, old: Iterable[Fact]) -> Iterator[Fac
                 text = f"“{cut(sentence, limits.request, limits.counter)}” (correcting: “{shown}”)"
                 finder = conversation.citations
                 places = origin.pointers if isinstance(origin, Fact) else finder.of(origin, corrected)
-                item = Fact("task_overview", "correction", text, None, source.index, weight=FACTS["correction"])
-                item = replace(item, order=position)
-                yield _citing(item, merged_pointers((*finder.of(source, sentence), *places)))
+                pointers = merged_pointers((*finder.of(source, sentence), *places))
+                weight = FACTS["correction"]
+                yield _fact("task_overview", "correction", text, source.index, pointers, weight=weight, order=position)
             asked.append((sentence, source))
 
 
@@ -190,7 +188,7 @@ def state(conversation: Conversation) -> Iterator[Fact]:
     yield from _repository(conversation)
     yield from _checks(conversation)
     yield from _files(conversation)
-    yield from _done_items(conversation)
+    yield from _plan(conversation, "current_state", "completed", is_done=True, weight=FACTS["done"])
     yield from _operations(conversation)
     yield from _reports(conversation)
 
@@ -200,7 +198,7 @@ def _repository(conversation: Conversation) -> Iterator[Fact]:
     if not (seen.branch or seen.commits):
         if (work.has_used_git or work.checks) and work.changed_files and seen.last_commit < 0:
             text = "Version control: nothing was committed in this session"
-            yield Fact("current_state", "repository", text, None, work.end - 1, weight=FACTS["check"])
+            yield _fact("current_state", "repository", text, work.end - 1, (), weight=FACTS["check"])
         return
     said = [f"branch `{seen.branch}`"] if seen.branch else []
     said += [f"committed `{short}` {subject}" for short, subject in seen.commits[-SHOWN_COMMITS:]]
@@ -214,10 +212,8 @@ def _repository(conversation: Conversation) -> Iterator[Fact]:
         names = _names(work.uncommitted)
         said.append(f"not committed yet: {names}" if names else "no file was changed since")
     last = max(seen.last_commit, seen.last_push, 0)
-    item = Fact(
-        "current_state", "repository", f"Version control: {'; '.join(said)}", None, last, weight=FACTS["repository"]
-    )
-    yield _citing(item, seen.pointers)
+    text = f"Version control: {'; '.join(said)}"
+    yield _fact("current_state", "repository", text, last, seen.pointers, weight=FACTS["repository"])
 
 
 def _names(paths: Iterable[str]) -> str:
@@ -246,7 +242,7 @@ def _checks(conversation: Conversation) -> Iterator[Fact]:
         if stale := [*check.changed_after, *work.changed_since(check.last)]:
             text += f"; not run since {_names(stale[-SHOWN_CHANGES:])} changed"
             weight += FACTS["stale check"]
-        yield _citing(Fact("current_state", "check", text, None, check.last, weight=weight), check.pointers)
+        yield _fact("current_state", "check", text, check.last, check.pointers, weight=weight)
 
 
 def _files(conversation: Conversation) -> Iterator[Fact]:
@@ -254,24 +250,16 @@ def _files(conversation: Conversation) -> Iterator[Fact]:
     limits, files = conversation.limits, conversation.work.files
     for one in files.values():
         weight = FACTS["read"] if one.operation == "read" else FACTS["changed"]
-        item = Fact("current_state", one.operation, one.path, None, one.last, count=max(one.changes, 1), weight=weight)
-        yield _citing(item, one.pointers)
+        count = max(one.changes, 1)
+        yield _fact("current_state", one.operation, one.path, one.last, one.pointers, weight=weight, count=count)
         if one.edit:
             text = f"{_names([one.path])}: {cut(one.edit, 2 * limits.line, limits.counter)}"
-            yield _citing(
-                Fact("current_state", "edit", text, None, one.last, weight=FACTS["newest edit"]), one.pointers
-            )
+            yield _fact("current_state", "edit", text, one.last, one.pointers, weight=FACTS["newest edit"])
     for one in sorted(files.values(), key=lambda one: -one.last):
         if one.content is not None and one.content.end - one.content.start >= LARGE_LINES:
             place = replace(one.content, end=one.content.start)
-            yield Fact(
-                "current_state",
-                "content",
-                f"{_names([one.path])} as it was read",
-                place,
-                one.last,
-                weight=FACTS["content"],
-            )
+            text = f"{_names([one.path])} as it was read"
+            yield _fact("current_state", "content", text, one.last, (place,), weight=FACTS["content"])
     yield from _writings(conversation)
 
 
@@ -290,33 +278,21 @@ def _writings(conversation: Conversation) -> Iterator[Fact]:
                 starts = accumulate((len(line) + 1 for line in begin), initial=0)
                 cited = [name, *(line for line, start in zip(begin, starts, strict=False) if start < len(shown))]
                 text = f"{name} begins: {shown}"
-                item = Fact("current_state", "beginning", text, None, step.call.index, weight=FACTS["beginning"])
-                yield _citing(item, conversation.citations.of(step.call, CUT.join(cited)))
+                pointers = conversation.citations.of(step.call, CUT.join(cited))
+                yield _fact("current_state", "beginning", text, step.call.index, pointers, weight=FACTS["beginning"])
         elif not is_last and (edit := edit_in(step.action.arguments)) is not None:
             text = f"{name}: {cut(edit.clause, 2 * limits.line, limits.counter)}"
             places = (conversation.citations.of(step.call, words) for words in (path, *edit.lines))
-            item = Fact("current_state", "edit", text, None, step.call.index, weight=FACTS["edit"])
-            yield _citing(item, merged_pointers(chain.from_iterable(places)))
-
-
-def _done_items(conversation: Conversation) -> Iterator[Fact]:
-    limits = conversation.limits
-    for position, item in enumerate(conversation.work.plan):
-        if item.is_done:
-            text = f"({readable(item.status)}) {cut(item.text, limits.line, limits.counter)}"
-            yield _citing(
-                Fact("current_state", "completed", text, None, item.last, weight=FACTS["done"], order=position),
-                item.pointers,
-            )
+            pointers = merged_pointers(chain.from_iterable(places))
+            yield _fact("current_state", "edit", text, step.call.index, pointers, weight=FACTS["edit"])
 
 
 def discoveries(conversation: Conversation) -> Iterator[Fact]:
     """Yield errors, open and resolved, and the most telling sentences of the agent."""
     for step in conversation.open_errors:
         is_old = conversation.end - (step.answer or step.call).index > UNTRIED_MESSAGES
-        yield from _error(
-            conversation, step, *(("untried", FACTS["untried error"]) if is_old else ("error", FACTS["open error"]))
-        )
+        kind, weight = ("untried", FACTS["untried error"]) if is_old else ("error", FACTS["open error"])
+        yield from _error(conversation, step, kind, weight)
     for step in conversation.attempted_errors:
         yield from _error(conversation, step, "tackled", FACTS["tackled error"])
     for step in conversation.resolved_errors:
@@ -414,36 +390,40 @@ def _is_operation(step: "Step") -> bool:
 def _looks(conversation: Conversation, made: Sequence["Step"]) -> Iterator[Fact]:
     """Yield one fact for the commands that only looked at something, the newest ones."""
     limits = conversation.limits
-    pointers: tuple[Pointer, ...] = ()
-    shown: list[str] = []
-    for step in reversed(made):
-        command = cut(step.action.command, limits.line // 2, limits.counter)
-        more = merged_pointers((*([step.call.pointer] if step.call.pointer else []), *pointers))
-        text = f"{shown[0]}, `{command}`" if shown else command
-        if shown and (len(more) > SERIES_PLACES or limits.counter.exceeds(text, 2 * limits.line)):
-            break
-        pointers, shown = more, [", ".join([*shown, f"`{command}`"])]
-    for text in shown:
-        yield _citing(
-            Fact("current_state", "looked", text, None, made[-1].call.index, weight=FACTS["looked"]), pointers
-        )
+    newest = ((step, f"`{cut(step.action.command, limits.line // 2, limits.counter)}`") for step in reversed(made))
+    shown, pointers = _as_fit(newest, limits, is_newest_first=True)
+    if shown:
+        yield _fact("current_state", "looked", ", ".join(shown), made[-1].call.index, pointers, weight=FACTS["looked"])
 
 
 def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -> Iterator[Fact]:
     """Yield one fact for calls that differ in one argument: the tool and the newest values."""
-    limits = conversation.limits
     key, values = varying_argument(made)
+    newest = zip(reversed(made), reversed(values), strict=True)
+    shown, pointers = _as_fit(newest, conversation.limits, is_newest_first=False)
+    text = f"{made[0].action.name}: {key} {', '.join(shown)}"
+    yield _citing(conversation.item("current_state", "done", text, made[-1].call, weight=weight), pointers)
+
+
+def _as_fit(
+    newest: Iterable[tuple["Step", str]], limits: QuotationLimits, *, is_newest_first: bool
+) -> tuple[list[str], tuple[Pointer, ...]]:
+    """Return the words of as many calls as fit two quoted lines and few places, and these places; at least one call.
+
+    Args:
+        newest: Calls with their words, the newest first.
+        limits: Of quotations.
+        is_newest_first: The order in which the words are said.
+    """
     pointers: tuple[Pointer, ...] = ()
     kept: list[str] = []
-    for step, value in zip(reversed(made), reversed(values), strict=True):
+    for step, words in newest:
         more = merged_pointers((*([step.call.pointer] if step.call.pointer else []), *pointers))
-        text = ", ".join([value, *kept])
-        if kept and (len(more) > SERIES_PLACES or limits.counter.exceeds(text, 2 * limits.line)):
+        longer = [*kept, words] if is_newest_first else [words, *kept]
+        if kept and (len(more) > SERIES_PLACES or limits.counter.exceeds(", ".join(longer), 2 * limits.line)):
             break
-        pointers, kept = more, [value, *kept]
-    text = f"{made[0].action.name}: {key} {', '.join(kept)}"
-    item = conversation.item("current_state", "done", text, made[-1].call, weight=weight)
-    yield _citing(item, pointers)
+        pointers, kept = more, longer
+    return kept, pointers
 
 
 def _reports(conversation: Conversation) -> Iterator[Fact]:
@@ -523,6 +503,21 @@ def _is_pasted(source: SourceMessage) -> bool:
     return len(source.message.text) > MAX_TYPED_CHARS
 
 
+def _fact(
+    field: str,
+    kind: str,
+    text: str,
+    last_seen: int,
+    pointers: Sequence[Pointer],
+    *,
+    weight: float,
+    count: int = 1,
+    order: int = 0,
+) -> Fact:
+    """Return a fact with the lines that back it."""
+    return _citing(Fact(field, kind, text, None, last_seen, count, weight, order), pointers)
+
+
 def _citing(item: Fact, pointers: Sequence[Pointer]) -> Fact:
     return replace(item, pointer=pointers[0], also=tuple(pointers[1:])) if pointers else item
 
@@ -535,7 +530,7 @@ FIELD: Final = "next_steps"
 
 def next_steps(conversation: Conversation) -> Iterator[Fact]:
     """Yield open work: the newest plan, calls without a result, the user's newest request, the agent's question."""
-    yield from _plan(conversation)
+    yield from _plan(conversation, FIELD, "todo", is_done=False, weight=FACTS["todo"])
     yield from _waiting(conversation)
     yield from _asked(conversation)
     yield from _awaited(conversation)
@@ -559,13 +554,12 @@ def _is_begun(conversation: Conversation, source: SourceMessage) -> bool:
     )
 
 
-def _plan(conversation: Conversation) -> Iterator[Fact]:
+def _plan(conversation: Conversation, field: str, kind: str, *, is_done: bool, weight: float) -> Iterator[Fact]:
     limits = conversation.limits
     for position, item in enumerate(conversation.work.plan):
-        if not item.is_done:
+        if item.is_done == is_done:
             text = f"({readable(item.status)}) {cut(item.text, limits.line, limits.counter)}"
-            fact = Fact(FIELD, "todo", text, None, item.last, weight=FACTS["todo"], order=position)
-            yield _citing(fact, item.pointers)
+            yield _fact(field, kind, text, item.last, item.pointers, weight=weight, order=position)
 
 
 def _waiting(conversation: Conversation) -> Iterator[Fact]:
