@@ -37,6 +37,7 @@ _LONG_STATUS = re.compile(
 _STATUS_HEAD = re.compile(r"## ")
 _LONG_STATUS_REST = re.compile(r"\t|On branch|Your branch|Changes |Untracked|  \(use|Unmerged|no changes")
 _CONFLICTS = frozenset({"UU", "AA", "DD", "AU", "UA", "DU", "UD"})
+_IN_CONFLICT = "in conflict"
 _STATES = {
     "M": "modified",
     "A": "added",
@@ -81,40 +82,36 @@ def _is_path(line: str) -> bool:
 
 
 def _status(lines: Sequence[str]) -> Digest | None:
-    found = [(number, match) for number, line in enumerate(lines, 1) if (match := _STATUS.match(line[:_LINE_CHARS]))]
-    states = Counter(
-        "in conflict" if match[1] in _CONFLICTS else _STATES.get(match[1].strip()[:1], "other") for _, match in found
-    )
-    conflicts = [Finding(number, 90.0, note="in conflict") for number, match in found if match[1] in _CONFLICTS][:10]
-    places = Counter(_top(match[2].strip()) for _, match in found)
-    return _states_digest(states, places, conflicts)
+    found = ((number, _STATUS.match(line[:_LINE_CHARS])) for number, line in enumerate(lines, 1))
+    return _states_digest([(number, _state(match[1]), match[2]) for number, match in found if match])
+
+
+def _state(code: str) -> str:
+    return _IN_CONFLICT if code in _CONFLICTS else _STATES.get(code.strip()[:1], "other")
 
 
 def _long_status(lines: Sequence[str]) -> Digest | None:
     if not any(line.startswith(("On branch", "Changes ", "HEAD detached")) for line in lines[:20]):
         return None
-    found = [
-        (number, match) for number, line in enumerate(lines, 1) if (match := _LONG_STATUS.match(line[:_LINE_CHARS]))
-    ]
-    untracked = [line.strip() for line in lines if line.startswith("\t") and not _LONG_STATUS.match(line[:_LINE_CHARS])]
-    states = Counter("in conflict" if _is_conflict(match[1]) else match[1] for _, match in found)
-    if untracked:
-        states["untracked"] = len(untracked)
-    conflicts = [Finding(number, 90.0, note="in conflict") for number, match in found if _is_conflict(match[1])][:10]
-    places = Counter(_top(path) for path in [*(match[2] for _, match in found), *untracked])
-    return _states_digest(states, places, conflicts)
+    entries, untracked = list[tuple[int, str, str]](), list[tuple[int, str, str]]()
+    for number, line in enumerate(lines, 1):
+        if (match := _LONG_STATUS.match(line[:_LINE_CHARS])) is not None:
+            is_conflict = match[1].startswith("both") or " by " in match[1]
+            entries.append((number, _IN_CONFLICT if is_conflict else match[1], match[2]))
+        elif line.startswith("\t"):
+            untracked.append((number, "untracked", line.strip()))
+    return _states_digest([*entries, *untracked])
 
 
-def _is_conflict(state: str) -> bool:
-    return state.startswith("both") or " by " in state
-
-
-def _states_digest(states: Counter[str], places: Counter[str], conflicts: Sequence[Finding]) -> Digest | None:
-    if not states:
+def _states_digest(entries: Sequence[tuple[int, str, str]]) -> Digest | None:
+    """Count the states and the folders of files, each with its line number, state and path."""
+    if not entries:
         return None
+    states, places = Counter(state for _, state, _ in entries), Counter(_top(path) for _, _, path in entries)
     counts = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
     by_place = rows("By folder", (f"{place} {count:,}" for place, count in places.most_common(12)), most=1)
-    return Digest((fact(f"State of a working tree: {counts}"), *by_place), tuple(conflicts))
+    conflicts = [Finding(number, 90.0, note=_IN_CONFLICT) for number, state, _ in entries if state == _IN_CONFLICT]
+    return Digest((fact(f"State of a working tree: {counts}"), *by_place), tuple(conflicts[:10]))
 
 
 def _long(lines: Sequence[str]) -> Digest | None:
@@ -235,11 +232,11 @@ def _size(number: str, unit: str) -> int:
 
 
 def _bytes(size: int) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 10_000 or unit == "GB":  # noqa: PLR2004 - four digits are read at a glance
-            return f"{size:,} {unit}"
+    units = ["GB", "MB", "kB", "B"]
+    while size >= 10_000 and len(units) > 1:  # noqa: PLR2004 - four digits are read at a glance
         size //= 1000
-    return ""
+        units.pop()
+    return f"{size:,} {units[-1]}"
 
 
 def _extension(path: str) -> str:
