@@ -81,7 +81,8 @@ def value_offsets(document: str, places: Sequence[ValuePath]) -> dict[ValuePath,
     while waiting:
         at, prefix, inner = waiting.pop()
         wanted = {place[len(prefix)] for place in inner}
-        last = max(filter(_is_index, wanted), default=None) if document[at : at + 1] == "[" else None
+        indexes = (key for key in wanted if isinstance(key, int))
+        last = max(indexes, default=None) if document[at : at + 1] == "[" else None
         for key, key_at, begin, _, _ in _members(document, at, is_opened=True) if document[at] in "{[" else ():
             if key in wanted:
                 path: ValuePath = (*prefix, key)
@@ -94,10 +95,6 @@ def value_offsets(document: str, places: Sequence[ValuePath]) -> dict[ValuePath,
             if key == last:
                 break
     return found
-
-
-def _is_index(key: str | int) -> TypeGuard[int]:
-    return isinstance(key, int)
 
 
 def _loaded(document: str, at: int, levels: int, *, is_whole: bool = True) -> tuple[Any, int]:

@@ -34,16 +34,12 @@ _SAMPLE = 200
 _LEAST = 0.85
 
 
-@dataclass(frozen=True, slots=True)
-class UnnumberedText:
-    """A text without its line numbers; *note* says how these differ from the real ones, if they do."""
+def without_line_numbers(lines: Sequence[str]) -> tuple[list[str], str] | None:
+    """Remove the numbers from *lines*, and say how these differ from the real ones, if they do.
 
-    texts: list[str]
-    note: str
-
-
-def without_line_numbers(lines: Sequence[str]) -> UnnumberedText | None:
-    """Remove the numbers from *lines*; None if most lines have none, or the numbers are not consecutive."""
+    Returns:
+        None if most lines have no number, or the numbers are not consecutive.
+    """
     sample = [_NUMBER.match(line) for line in lines[:_SAMPLE] if line.strip()]
     numbers = [int(found[1]) for found in sample if found is not None]
     if len(numbers) < 3 or len(numbers) < _LEAST * len(sample):  # noqa: PLR2004 - two may be chance
@@ -53,7 +49,7 @@ def without_line_numbers(lines: Sequence[str]) -> UnnumberedText | None:
     found = [_NUMBER.match(line) for line in lines]
     texts = [line[match.end() :] if match is not None else "" for line, match in zip(lines, found, strict=True)]
     offsets = Counter(number - int(match[1]) for number, match in enumerate(found, 1) if match is not None)
-    return UnnumberedText(texts, _note(offsets))
+    return texts, _note(offsets)
 
 
 def _note(offsets: Counter[int]) -> str:
@@ -414,8 +410,7 @@ def outline_digest(lines: Sequence[str]) -> Digest | None:
         The language, the number of lines, and an outline with the numbers of *lines*, which may begin with numbers of
         their own. None if the text is not source text.
     """
-    gutter = without_line_numbers(lines)
-    texts = lines if gutter is None else gutter.texts
+    texts, note = without_line_numbers(lines) or (lines, "")
     headings = heading_outline(texts)
     if headings is not None:
         name, definitions = f"{headings[0]} (", [Definition(*heading) for heading in headings[1]]
@@ -424,7 +419,7 @@ def outline_digest(lines: Sequence[str]) -> Digest | None:
         if program is None:
             return None
         name, definitions = program
-    facts = tuple(_facts(name, len(lines), definitions, gutter))
+    facts = tuple(_facts(name, len(lines), definitions, note))
     if headings is not None and headings[0] == "Markdown":
         prose = tuple(_prose(texts, headings[1]))
         facts = (*facts[:2], *prose[:1], *facts[2:3], *prose[1:], *facts[3:])
@@ -523,9 +518,8 @@ def _definition(language: Language, number: int, groups: Sequence[str]) -> Defin
     return Definition(number, f"{kind} {name}" if kind and kind not in _UNSAID else name, rank)
 
 
-def _facts(name: str, total: int, definitions: Sequence[Definition], gutter: UnnumberedText | None) -> Iterator[str]:
-    own = "" if gutter is None or gutter.note == "" else f"; {gutter.note}"
-    yield fact(f"{name}{counted(total, 'line')}{own})")
+def _facts(name: str, total: int, definitions: Sequence[Definition], note: str) -> Iterator[str]:
+    yield fact(f"{name}{counted(total, 'line')}{f'; {note}' if note else ''})")
     ranks = sorted({definition.rank for definition in definitions})
     top = [definition for definition in definitions if ranks and definition.rank <= ranks[0] + 1]
     nested = [definition for definition in definitions if ranks and definition.rank > ranks[0] + 1]
