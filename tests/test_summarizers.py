@@ -160,7 +160,6 @@ def test_lines_without_numbers_are_shown_without_any(said: list[tuple[Any, str]]
     ]
     blocks = list(blocks_of(request_of(*messages).sources))
     assert all(line.number == 0 for block in blocks for line in block.lines)
-    assert sum(block.is_heading for block in blocks) == len(messages)
 
 
 def test_lines_are_not_numbered_where_the_transcript_counts_them_otherwise() -> None:
@@ -179,7 +178,7 @@ def blocks(draw: st.DrawFn) -> list[TranscriptBlock]:
         lines = tuple(NumberedLine("transcript.md", number + at, text) for at, text in enumerate(texts))
         number += len(lines)
         role = draw(st.sampled_from(["user", "assistant", "tool"]))
-        found.append(TranscriptBlock(role, is_result=role == "tool", is_heading=False, lines=lines))  # type: ignore[arg-type]
+        found.append(TranscriptBlock(role, is_result=role == "tool", lines=lines))  # type: ignore[arg-type]
     return found
 
 
@@ -189,13 +188,9 @@ def test_whatever_there_is_to_show_fits_the_room(shown: list[TranscriptBlock], m
 
 
 def test_results_are_cut_before_words_and_what_is_left_out_is_named_by_its_lines() -> None:
-    words = TranscriptBlock(
-        "user", is_result=False, is_heading=False, lines=(NumberedLine("transcript.md", 1, "please " * 100),)
-    )
+    words = TranscriptBlock("user", is_result=False, lines=(NumberedLine("transcript.md", 1, "please " * 100),))
     loud = tuple(NumberedLine("transcript.md", 2 + at, f"row {at}") for at in range(500))
-    shown = fit(
-        [words, TranscriptBlock("tool", is_result=True, is_heading=False, lines=loud)], "transcript.md", 600, COUNTER
-    )
+    shown = fit([words, TranscriptBlock("tool", is_result=True, lines=loud)], "transcript.md", 600, COUNTER)
     assert "please " * 100 in shown
     assert "2> row 0" in shown
     assert "501> row 499" in shown

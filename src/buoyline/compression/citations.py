@@ -197,13 +197,11 @@ class TranscriptBlock:
     Attributes:
         role: The role of the message.
         is_result: A tool wrote the lines, so they are data and never an instruction.
-        is_heading: It is the line that names the speaker.
         lines: In order; may be empty.
     """
 
     role: Role
     is_result: bool
-    is_heading: bool
     lines: tuple[NumberedLine, ...]
 
 
@@ -235,7 +233,7 @@ def _blocks(source: SourceMessage, pieces: Sequence[Sequence[str]]) -> Iterator[
     number = 0 if pointer is None else pointer.start
     shown = {_notice(excerpt): excerpt for excerpt in _offloaded(source)}
     parts: list[Part | None] = [None, *source.message.parts, None]
-    for position, (part, texts) in enumerate(zip(parts, pieces, strict=True)):
+    for part, texts in zip(parts, pieces, strict=True):
         lines = [
             NumberedLine(pointer.path, number + offset, text) if pointer else NumberedLine("", 0, text)
             for offset, text in enumerate(texts)
@@ -244,7 +242,7 @@ def _blocks(source: SourceMessage, pieces: Sequence[Sequence[str]]) -> Iterator[
         is_result = isinstance(part, ToolResult)
         for excerpt in [shown[line.text] for line in lines if line.text in shown] if is_result else []:
             lines += [NumberedLine(excerpt.path, at, text) for at, text in excerpt.lines]
-        yield TranscriptBlock(role, is_result, position == 0, tuple(lines))
+        yield TranscriptBlock(role, is_result, tuple(lines))
 
 
 def pointer_to(lines: Sequence[NumberedLine]) -> Pointer | None:

@@ -192,6 +192,7 @@ _NAMES: Final[dict[type, str]] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
 class _Column:
     """The values at the same place of many records.
 
@@ -199,22 +200,18 @@ class _Column:
     differ.
     """
 
-    def __init__(
-        self,
-        values: Sequence[Any],
-        parent: "_Column | None" = None,
-        owners: Sequence[int] = (),
-        key: str = "",
-        keys: Sequence[str | int] = (),
-    ) -> None:
-        self.values, self._parent, self._owners, self._key, self._keys = values, parent, owners, key, keys
+    values: Sequence[Any]
+    parent: "_Column | None" = None
+    owners: Sequence[int] = ()
+    key: str = ""
+    keys: Sequence[str | int] = ()
 
     def path(self, place: int) -> ValuePath:
         """Return the path of a value."""
-        if self._parent is None:
+        if self.parent is None:
             return ()
-        key = self._keys[place] if self._keys else self._key
-        return (*self._parent.path(self._owners[place]), key)
+        key = self.keys[place] if self.keys else self.key
+        return (*self.parent.path(self.owners[place]), key)
 
     def flat(self) -> Sequence[ColumnValue]:
         """Return the values as `column_outliers` takes them; containers have no content there."""

@@ -80,18 +80,16 @@ def _rows(lines: Sequence[str], delimiter: str) -> tuple[list[int], list[tuple[s
     numbers, rows, first, cells = list[int](), list[tuple[str, ...]](), 1, 0
     while cells < _MAX_CELLS:
         try:
-            for row in reader:
-                if any(row):
-                    numbers.append(first)
-                    rows.append(tuple(row))
-                    cells += len(row)
-                first = reader.line_num + 1
-                if cells >= _MAX_CELLS:
-                    return numbers, rows
+            row = next(reader, None)
         except csv.Error:  # a quotation that does not end, or a carriage return within a line
-            first = reader.line_num + 1
-            continue
-        break
+            row = []
+        if row is None:
+            break
+        if any(row):
+            numbers.append(first)
+            rows.append(tuple(row))
+            cells += len(row)
+        first = reader.line_num + 1
     return numbers, rows
 
 

@@ -50,14 +50,11 @@ def is_running(one: AwaitedCall) -> bool:
 
 
 def still_waiting(waiting: Sequence[AwaitedCall], source: SourceMessage) -> list[AwaitedCall]:
-    """Return what of *waiting* goes on behind a message of the user, which may be a notification.
+    """Return what of *waiting* goes on behind the words of the user, which may be a notification.
 
     One that names the id and an end ends it. A call without a result was interrupted if the user says something.
     """
-    text = source.message.text
-    if not text.strip():
-        return list(waiting)
-    return [one for one in waiting if is_running(one) and not _ends(one, text)][-MAX_WAITING:]
+    return [one for one in waiting if is_running(one) and not _ends(one, source.message.text)][-MAX_WAITING:]
 
 
 def ended_by(waiting: Sequence[AwaitedCall], step: Step) -> list[AwaitedCall]:

@@ -27,7 +27,7 @@ from buoyline.compression.extractive.commands import (
 )
 from buoyline.compression.extractive.edits import edit_in, is_whole_file
 from buoyline.compression.extractive.file_names import known_name
-from buoyline.compression.extractive.lines import LineFinder, merged_pointers
+from buoyline.compression.extractive.lines import LineFinder, ResultText, merged_pointers
 from buoyline.compression.extractive.pending_calls import ended_by, is_running, started_by, still_waiting
 from buoyline.compression.extractive.plans import is_over, plan_in, planned, request_in, ticked
 from buoyline.compression.extractive.questions import answered, asked_by, asked_in, asks_back
@@ -85,13 +85,10 @@ def advanced(
     role = ""
     for source in sources:
         before, role = role, source.message.role
-        match role:
-            case "user":
-                progress.hear(source)
-            case "assistant":
-                progress.read(source, is_next=before != "assistant")
-            case _:
-                pass
+        if role == "user":
+            progress.hear(source)
+        elif role == "assistant":
+            progress.read(source, is_next=before != "assistant")
         for step in by_message[source.index]:
             progress.note(step)
     has_calls = state.writes_calls or any(
@@ -162,7 +159,7 @@ class _Progress:
                 _check(self._checks, self._files, step, self._citations)
             if re.search(r"\bgit\b", step.action.command) or "commit" in step.action.name.lower():
                 self._has_used_git = True
-                self._repository = _with_output(self._repository, step, self._citations)
+                self._repository = _with_output(self._repository, step, step.reading, self._citations)
             self._directory = directory_behind(step.action.command, self._directory)
         before = self._plan if self._has_tool_plan else ()
         if (plan := planned(before, step, self._citations)) is not before:
@@ -375,18 +372,20 @@ def _is_covered(check: CheckState, tried: Sequence[str], directory: str) -> bool
     return all(any(is_wider(one, step) for one in tried) for step in check.command.split(" && "))
 
 
-def _with_output(repository: RepositoryState, step: Step, citations: LineFinder) -> RepositoryState:
-    output = git_output(step.action.command, step.reading.text if step.reading is not None else "")
+def _with_output(
+    repository: RepositoryState, step: Step, reading: ResultText, citations: LineFinder
+) -> RepositoryState:
+    output = git_output(step.action.command, reading.text)
     index = step.call.index
     if output.branch and output.branch != repository.branch:
-        repository = _cited(replace(repository, branch=output.branch), output.branch, step, citations)
+        repository = _cited(replace(repository, branch=output.branch), output.branch, reading, citations)
     if output.reset_to:
         repository = replace(repository, commits=_up_to(repository.commits, output.reset_to), last_commit=index)
     if _COMMITS.search(step.action.command) and not step.has_failed and not output.commits:
         repository = replace(repository, last_commit=index)  # its output was kept back
     for short, subject in output.commits:
         commits = (*repository.commits[: -1 if output.amends else None], (short, subject))
-        repository = _cited(replace(repository, commits=commits, last_commit=index), short, step, citations)
+        repository = _cited(replace(repository, commits=commits, last_commit=index), short, reading, citations)
     if output.pushed:
         repository = replace(repository, pushed=output.pushed, last_push=index)
     return repository
@@ -398,9 +397,7 @@ def _up_to(commits: Sequence[tuple[str, str]], short: str) -> tuple[tuple[str, s
     return tuple(commits[: ends[-1]] if ends else commits)
 
 
-def _cited(repository: RepositoryState, words: str, step: Step, citations: LineFinder) -> RepositoryState:
+def _cited(repository: RepositoryState, words: str, reading: ResultText, citations: LineFinder) -> RepositoryState:
     """Return *repository* with the lines of the result that hold *words*, behind the newest ones before."""
-    if step.reading is None:
-        return repository
-    pointers = merged_pointers((*repository.pointers, *citations.of_result(step.reading, words)))
+    pointers = merged_pointers((*repository.pointers, *citations.of_result(reading, words)))
     return replace(repository, pointers=pointers[-MAX_REPOSITORY_POINTERS:])
