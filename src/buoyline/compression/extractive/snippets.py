@@ -126,15 +126,7 @@ def selected_spans(
     files = frozenset(named)
     for _ in range(ROUNDS):
         price = (low + high) / 2
-        auction = _Auction(
-            wanted,
-            places,
-            price=price,
-            max_places=max_places,
-            line_tokens=line_tokens,
-            named=files,
-            least_need=least_need,
-        )
+        auction = _Auction(wanted, places, price, max_places, line_tokens, files, least_need)
         found = list(auction.spans())
         if _tokens(found, wanted) <= max_tokens:
             best, high = found, price
@@ -161,40 +153,37 @@ def _tokens(found: Iterable[CitedSpan], wanted: Sequence[StringCandidate]) -> fl
     return sum(span.mark_tokens + sum(wanted[position].tokens for position in span.said) for span in found)
 
 
+@dataclass(slots=True)
 class _Auction:
     """The spans that are worth citing at a given price of a token."""
 
-    def __init__(
-        self,
-        wanted: Sequence[StringCandidate],
-        places: Sequence[Snippet],
-        *,
-        price: float,
-        max_places: int,
-        line_tokens: float,
-        named: frozenset[str],
-        least_need: float,
-    ) -> None:
-        self._wanted = wanted
-        self._least_need = least_need
-        self._places = places
-        self._price = price
-        self._line_price = line_tokens * max(price, LEAST_PRICE)
-        self._max_places = max_places
-        self._gains: list[float] = []
-        self._is_said: list[bool] = []
-        self._held: dict[int, set[int]] = {}  # of places with strings, in no order
-        for position, string in enumerate(wanted):
+    wanted: Sequence[StringCandidate]
+    places: Sequence[Snippet]
+    price: float
+    max_places: int
+    line_tokens: float
+    named: frozenset[str]
+    least_need: float
+    _gains: list[float] = field(default_factory=list[float])
+    _is_said: list[bool] = field(default_factory=list[bool])
+    _held: dict[int, set[int]] = field(default_factory=dict[int, set[int]])  # of places with strings, in no order
+    _taken: set[int] = field(default_factory=set[int])
+    _closed: set[str] = field(default_factory=set[str])
+    _line_price: float = field(init=False)
+    _paid: set[str] = field(init=False)
+    _seeds: defaultdict[str, list[int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._line_price = self.line_tokens * max(self.price, LEAST_PRICE)
+        for position, string in enumerate(self.wanted):
             nearby = NEARNESS * string.need
-            spoken = string.need - price * string.tokens if string.need >= least_need else 0.0
+            spoken = string.need - self.price * string.tokens if string.need >= self.least_need else 0.0
             gain = max(spoken, nearby) - (nearby if string.is_near else 0.0)
             self._gains.append(gain)
             self._is_said.append(spoken > nearby)
             for place in string.places if gain > 0 else ():
                 self._held.setdefault(place, set()).add(position)
-        self._taken: set[int] = set()
-        self._paid = set(named)
-        self._closed: set[str] = set()
+        self._paid = set(self.named)
         self._seeds = self._sown()
 
     def spans(self) -> Iterator[CitedSpan]:
@@ -208,7 +197,7 @@ class _Auction:
                 continue
             if (lost := self._cost(seed) - gain) > known:
                 heappush(heap, (lost, seed))
-            elif self._is_worth_naming(self._places[seed].file):
+            elif self._is_worth_naming(self.places[seed].file):
                 found, _ = self._grown(seed)
                 if found is not None:
                     yield self._opened(found)
@@ -220,12 +209,12 @@ class _Auction:
         """
         held = sorted(self._held)
         sums = [0.0, *accumulate(sum(map(self._gains.__getitem__, self._held[place])) for place in held)]
-        reach = self._max_places - 1
+        reach = self.max_places - 1
         seeds: defaultdict[str, list[int]] = defaultdict(list)
         for place in held:
             around = sums[bisect_right(held, place + reach)] - sums[bisect_left(held, place - reach)]
-            if around > self._price * self._mark(place):
-                seeds[self._places[place].file].append(place)
+            if around > self.price * self._mark(place):
+                seeds[self.places[place].file].append(place)
         return seeds
 
     def _is_worth_naming(self, file: str) -> bool:
@@ -238,8 +227,8 @@ class _Auction:
 
     def _pays_for_its_name(self, file: str) -> bool:
         seeds = sorted(self._seeds[file], key=lambda seed: self._cost(seed) - self._gain(seed))
-        first = self._places[seeds[0]]
-        owed = self._price * (first.mark_tokens - first.more_tokens)
+        first = self.places[seeds[0]]
+        owed = self.price * (first.mark_tokens - first.more_tokens)
         before = set(self._taken)
         for seed in seeds:
             owed -= self._grown(seed)[1] if self._gain(seed) > 0 else 0.0
@@ -250,7 +239,7 @@ class _Auction:
 
     def _opened(self, found: CitedSpan) -> CitedSpan:
         """Return *found*, with the cost of its file's name if nothing else has paid for it."""
-        place = self._places[found.first]
+        place = self.places[found.first]
         if not place.file or place.file in self._paid:
             return found
         self._paid.add(place.file)
@@ -258,12 +247,12 @@ class _Auction:
 
     def _mark(self, place: int) -> float:
         """Return the cost of citing *place* beside others of its file."""
-        found = self._places[place]
+        found = self.places[place]
         return found.more_tokens if found.file else found.mark_tokens
 
     def _cost(self, place: int) -> float:
         """Return the cost of a pointer to *place* alone."""
-        return self._price * self._mark(place) + self._line_price * self._places[place].lines
+        return self.price * self._mark(place) + self._line_price * self.places[place].lines
 
     def _gain(self, place: int) -> float:
         return sum(map(self._gains.__getitem__, self._held[place] - self._taken))
@@ -273,7 +262,7 @@ class _Auction:
         first = last = seed
         held = self._held[seed] - self._taken
         worth = self._gain(seed) - self._cost(seed)
-        while last - first + 1 < self._max_places:
+        while last - first + 1 < self.max_places:
             more, first, last = self._extended(first, last, held)
             if more <= 0:
                 break
@@ -281,14 +270,14 @@ class _Auction:
         if worth <= 0:
             return None, 0.0
         said = sorted(position for position in held if self._is_said[position])
-        if not said and not self._least_need:  # a pointer alone tells nobody why it is there
-            said = [max(held, key=lambda position: (self._wanted[position].need, -position))]
+        if not said and not self.least_need:  # a pointer alone tells nobody why it is there
+            said = [max(held, key=lambda position: (self.wanted[position].need, -position))]
         self._taken |= held
         return CitedSpan(first, last, said, sorted(held.difference(said)), self._mark(seed)), worth
 
     def _extended(self, first: int, last: int, held: set[int]) -> tuple[float, int, int]:
         """Take in the most valuable neighbours on one side, and add their strings to *held*."""
-        room = self._max_places - (last - first + 1)
+        room = self.max_places - (last - first + 1)
         worth, end = max(self._best_end(last, 1, room, held), self._best_end(first, -1, room, held), key=itemgetter(0))
         if worth <= 0:
             return 0.0, first, last
@@ -301,7 +290,7 @@ class _Auction:
 
         The run begins behind *place*, or before it if *step* is -1.
         """
-        places, best, best_end = self._places, 0.0, place
+        places, best, best_end = self.places, 0.0, place
         worth, seen = 0.0, set(held)
         for neighbour in range(place + step, place + step * (room + 1), step):
             if not 0 <= neighbour < len(places) or not places[max(neighbour, neighbour - step)].follows:
