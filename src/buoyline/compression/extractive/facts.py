@@ -463,12 +463,10 @@ def _with_all_lines(item: Fact, source: SourceMessage) -> Fact:
 def _findings(conversation: Conversation) -> Iterator[Fact]:
     """Yield sentences of the agent and of prose that tools returned, the more telling ones with more weight."""
     limits = conversation.limits
-    for found in ranked_sentences(conversation):
+    for found, weight in ranked_sentences(conversation):
         kind = "record" if found.words else "finding"
         text = cut(_without_bars(found.text), (4 if found.words else 2) * limits.line, limits.counter)
-        item = conversation.item(
-            "important_discoveries", kind, text, found.source, weight=found.weight, order=found.position
-        )
+        item = conversation.item("important_discoveries", kind, text, found.source, weight=weight, order=found.position)
         words = found.words or cut(found.text, 2 * limits.line, limits.counter)
         if found.reading is not None:
             yield _citing(item, conversation.citations.of_result(found.reading, words))

@@ -130,15 +130,16 @@ _COMMON_WORDS = (
 _COMMON = frozenset(_COMMON_WORDS.split())
 
 
-@dataclass(frozen=True, slots=True)
-class RankedSentence:
+@dataclass(slots=True)
+class SentenceCandidate:
     """A sentence of the conversation.
 
     Attributes:
         text: As it was written.
         source: Its message.
         position: Among the sentences of that message.
-        weight: Log odds that it is needed.
+        quality: By its origin and its form, see `QUALITIES` and `FACTORS`.
+        concepts: See `concepts_of`, and its exact strings behind an equals sign.
         reading: The tool result that holds it; None in a message of the agent.
         words: Its words as the result has them if it is a row of a record, with an ellipsis between them.
     """
@@ -146,23 +147,14 @@ class RankedSentence:
     text: str
     source: SourceMessage
     position: int
-    weight: float
-    reading: ResultText | None = None
-    words: str = ""
-
-
-@dataclass(slots=True)
-class _Candidate:
-    text: str
-    source: SourceMessage
-    position: int
     quality: float
     concepts: frozenset[str]
-    reading: ResultText | None
+    reading: ResultText | None = None
     words: str = ""
 
     @property
     def tokens(self) -> float:
+        """An estimate: counting takes longer."""
         chars_per_token = 1.5 if chars_of(self.text) > 2 * len(self.text) else 4
         return len(self.text) / chars_per_token
 
@@ -183,8 +175,11 @@ def concepts_of(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def ranked_sentences(conversation: "Conversation") -> Iterator[RankedSentence]:
-    """Yield the sentences of the agent and of its tools that say most, the best first, at most `MAX_SENTENCES`."""
+def ranked_sentences(conversation: "Conversation") -> Iterator[tuple[SentenceCandidate, float]]:
+    """Yield the sentences of the agent and of its tools that say most, the best first, at most `MAX_SENTENCES`.
+
+    Each comes with the log odds that it is needed.
+    """
     weights = _concept_weights(conversation)
     weights |= {f"={found.text}": STRING_WEIGHT * conversation.value_of(found) for found in conversation.occurrences}
     waiting = list(_candidates(conversation))
@@ -193,7 +188,7 @@ def ranked_sentences(conversation: "Conversation") -> Iterator[RankedSentence]:
     said: Counter[str] = Counter()
     cited: set[int] = set()
 
-    def loss(candidate: _Candidate) -> float:
+    def loss(candidate: SentenceCandidate) -> float:
         # An exact sum: the order of a set differs from run to run, and so would the last bit that breaks a tie.
         total = math.fsum(weights.get(concept, 0.0) * REPEATED ** said[concept] for concept in candidate.concepts)
         price = candidate.tokens + (CITED_TOKENS if candidate.source.index in cited else UNCITED_TOKENS)
@@ -213,8 +208,7 @@ def ranked_sentences(conversation: "Conversation") -> Iterator[RankedSentence]:
         taken += 1
         said.update(chosen.concepts)
         cited.add(chosen.source.index)
-        weight = math.log(max(-now, 1e-6)) + 2.2
-        yield RankedSentence(chosen.text, chosen.source, chosen.position, weight, chosen.reading, chosen.words)
+        yield chosen, math.log(max(-now, 1e-6)) + 2.2
 
 
 def _concept_weights(conversation: "Conversation") -> dict[str, float]:
@@ -241,7 +235,7 @@ def _concept_weights(conversation: "Conversation") -> dict[str, float]:
     return weights
 
 
-def _candidates(conversation: "Conversation") -> Iterator[_Candidate]:
+def _candidates(conversation: "Conversation") -> Iterator[SentenceCandidate]:
     withdrawn = _withdrawn(conversation.sources)
     for source in conversation.sources:
         message = source.message
@@ -275,7 +269,7 @@ def _withdrawn(sources: Iterable[SourceMessage]) -> set[int]:
     return found
 
 
-def _of_results(conversation: "Conversation") -> Iterator[_Candidate]:
+def _of_results(conversation: "Conversation") -> Iterator[SentenceCandidate]:
     """Yield sentences and records of what tools returned; of many records of one form those that were spoken of."""
     found: list[RowPlace] = []
     makers: dict[int, ParsedCall] = {}
@@ -302,7 +296,7 @@ def _of_results(conversation: "Conversation") -> Iterator[_Candidate]:
             is_echo = maker.operation == "run" and not maker.is_harmless
             quality = QUALITIES["echo" if is_echo else "record"] * _recency(conversation, reading.source)
             text = f"{name}: {row.text}"
-            yield _Candidate(text, reading.source, position, quality, concepts_of(row.text), reading, words)
+            yield SentenceCandidate(text, reading.source, position, quality, concepts_of(row.text), reading, words)
 
 
 def _origin_of(action: ParsedCall) -> str:
@@ -341,7 +335,7 @@ def _is_long(line: str) -> bool:
 
 def _of_text(
     text: str, source: SourceMessage, quality: float, reading: ResultText | None = None
-) -> Iterator[_Candidate]:
+) -> Iterator[SentenceCandidate]:
     said = list(sentences(text))
     for position, sentence in enumerate(said):
         if len(sentence) < MIN_CHARS or leads_in(sentence) or offers(sentence) or _is_link(sentence):
@@ -363,4 +357,4 @@ def _of_text(
             "withdrawn": is_withdrawn,
         }
         found = quality * math.prod(FACTORS[form] for form, is_so in applies.items() if is_so)
-        yield _Candidate(sentence, source, position, found, concepts_of(sentence), reading)
+        yield SentenceCandidate(sentence, source, position, found, concepts_of(sentence), reading)
