@@ -9,7 +9,7 @@ import pytest
 from buoyline import ContextWindow
 from buoyline.messages import Text, ToolResult
 from buoyline.messages.registry import detect
-from buoyline.offloader import hook, stub_for
+from buoyline.offloader import stub, stub_for
 from buoyline.tokens import default_counter
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
@@ -94,4 +94,4 @@ async def test_an_offloader_with_two_methods_is_enough() -> None:
 
 
 def test_the_example_of_the_docstring_runs() -> None:
-    assert doctest.testmod(hook).failed == 0
+    assert doctest.testmod(stub).failed == 0
