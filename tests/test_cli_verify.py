@@ -324,3 +324,22 @@ def test_a_session_that_may_not_be_read_is_not_said_to_be_unneeded(workdir: Path
     assert {found["kind"] for found in findings if found["path"] == "sessions/s1"} == {"unreadable", "wrong-mode"}
     assert listed.exit_code == 1
     assert "sessions/s1 is left out: " in listed.stderr
+
+
+@pytest.mark.parametrize("command", [["grep", "user"], ["search", "user"], ["glob", "transcript.md"]])
+def test_a_session_that_may_not_be_read_does_not_end_a_lookup_over_all(workdir: Path, command: list[str]) -> None:
+    whole = _run(workdir, *command)
+    assert "sessions/s1/transcript.md" in whole.stdout
+    for path in workdir.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    with _as_other_user(workdir):
+        user = os.geteuid()
+        os.seteuid(os.getuid())
+        (workdir / "sessions" / "s1").chmod(0)
+        os.seteuid(user)
+        found = _run(workdir, *command)
+    (workdir / "sessions" / "s1").chmod(0o700)
+    assert found.exit_code == 1
+    assert "/transcript.md" in found.stdout
+    assert "[Not searched: sessions/s1: Permission denied.]" in found.stdout
+    assert found.stderr == f"buoyline: {workdir / 'sessions' / 's1'}: Permission denied\n"

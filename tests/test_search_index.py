@@ -6,7 +6,7 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from buoyline import LocalWorkspace, MemoryWorkspace
 from buoyline.cli.main import main
-from buoyline.errors import QuotaExceededError
-from buoyline.lookups import Answer, search, search_index
+from buoyline.errors import QuotaExceededError, StorageError
+from buoyline.lookups import Answer, grep, search, search_index
 from buoyline.lookups.passages import MAX_CHUNK_CHARS, Words, chunks_of, terms_of
 from buoyline.maintenance.gc import Retention, collect
 from buoyline.maintenance.verify import verify
@@ -480,3 +480,45 @@ def test_one_command_searches_every_session(tmp_path: Path) -> None:
     refused = run.invoke(main, ["search", "--all", "port", "--session", "s1", "--workdir", str(tmp_path)])
     assert refused.exit_code == 2
     assert "give no PATH and no --session" in refused.output
+
+
+@pytest.mark.usefixtures("small_files")
+@pytest.mark.parametrize("how", [Path.mkdir, lambda path: path.symlink_to("/etc/passwd")], ids=["directory", "link"])
+@pytest.mark.parametrize("name", ["transcript.md", "tool_result-c1.txt", "journal.jsonl", "session.json"])
+def test_a_file_of_one_session_that_cannot_be_read_does_not_end_a_lookup_over_all(
+    tmp_path: Path, name: str, how: Callable[[Path], None]
+) -> None:
+    workspace = filled(tmp_path)
+    damaged = tmp_path / "sessions/s2" / name
+    damaged.unlink()
+    how(damaged)
+    for answer in (
+        grep(workspace, "staging|quiet"),
+        grep(workspace, "staging|quiet", last=True),
+        search(workspace, "staging quiet"),
+        grep(workspace, "staging|quiet", max_tokens=100),
+    ):
+        assert "sessions/s1/" in answer.text
+    for answer in (grep(workspace, "nowhere"), search(workspace, "nowhere")):
+        if name in {"journal.jsonl", "session.json"}:
+            assert (answer.unread, "in 6 files" in answer.text) == ({}, True)
+        else:
+            (path, reason), *_ = answer.unread.items()
+            assert path == f"sessions/s2/{name}"
+            assert f"in 5 files.]\n[Not searched: {path}: {reason}.]\n" in answer.text
+    done = CliRunner().invoke(main, ["grep", "staging", "--workdir", str(tmp_path)])
+    assert "Which port did we choose for staging?" in done.stdout
+    assert done.exit_code == bool(answer.unread)
+    assert done.stderr == "".join(f"buoyline: {damaged}: {reason}\n" for reason in answer.unread.values())
+
+
+def test_a_lookup_that_can_read_nothing_is_an_error(tmp_path: Path) -> None:
+    workspace = filled(tmp_path)
+    for path in tmp_path.glob("sessions/*/t*"):
+        path.unlink()
+        path.symlink_to("/etc/passwd")
+    done = CliRunner().invoke(main, ["read", "transcript.md", "--workdir", str(tmp_path)])
+    assert "it may mean" in done.stderr
+    for lookup in (grep, search):
+        with pytest.raises(StorageError, match="is a link, which is not followed"):
+            lookup(workspace, "staging")

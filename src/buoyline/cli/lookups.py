@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import print_json, print_text
-from buoyline.errors import InvalidNameError, MessageError, NotFoundError
+from buoyline.cli.output import print_json, print_problems, print_text
+from buoyline.errors import BuoylineError, MessageError, NotFoundError
 from buoyline.lookups import Answer, glob, grep, query, read, retrieve, search
 from buoyline.lookups.paths import resolve_path
 from buoyline.lookups.references import Content, JsonContent, MediaContent
@@ -49,7 +49,7 @@ def _lookup_options(function: F) -> F:
 @click.option("--column", type=click.IntRange(min=1), default=1, help="Character of the first line to begin with.")
 @click.option("--whole", is_flag=True, help="Print every line in full, whatever --max-tokens says.")
 @_lookup_options
-def read_command(path: str, workdir: Path, **options: Any) -> None:
+def read_command(path: str, workdir: Path, **options: Any) -> int:
     """Print lines of a file, with their numbers.
 
     PATH is relative to the workdir, or with --session to the directory of the session. It may also be the plain name
@@ -61,7 +61,7 @@ def read_command(path: str, workdir: Path, **options: Any) -> None:
 
     Example: buoyline read --session s1 transcript.md:-60
     """
-    _look_up(read, workdir, path_from_here(workdir, path), **options)
+    return _look_up(read, workdir, path_from_here(workdir, path), **options)
 
 
 @click.command("grep")
@@ -73,18 +73,19 @@ def read_command(path: str, workdir: Path, **options: Any) -> None:
 @click.option("--last", is_flag=True, help="Print the newest hits first.")
 @click.option("--after", default="", metavar="PATH:LINE:COLUMN", help="Skip the hits up to this one.")
 @_lookup_options
-def grep_command(pattern: str, paths: Sequence[str], workdir: Path, **options: Any) -> None:
+def grep_command(pattern: str, paths: Sequence[str], workdir: Path, **options: Any) -> int:
     """Search files of the workspace for PATTERN.
 
     PATTERN is in RE2 syntax and matches within a line. PATH is as for read, a directory, or a quoted glob such
-    as "tool_result-*.txt"; without one, transcripts and tool results are searched. No hit is not a failure: the exit
-    status is 0.
+    as "tool_result-*.txt"; without one, transcripts and tool results are searched. No hit is no failure.
+
+    Exit status: 0 done, 1 a file cannot be read; the answer is about the others.
 
     Example: buoyline grep -i -C 2 "error|failed" --session s1
 
     Example: buoyline grep --last "passed|failed" --session s1
     """
-    _look_up(grep, workdir, pattern, [path_from_here(workdir, path) for path in paths] or None, **options)
+    return _look_up(grep, workdir, pattern, [path_from_here(workdir, path) for path in paths] or None, **options)
 
 
 @click.command("search")
@@ -93,12 +94,14 @@ def grep_command(pattern: str, paths: Sequence[str], workdir: Path, **options: A
 @click.option("--start", type=click.IntRange(min=1), default=1, help="Rank of the first passage to print.")
 @click.option("--all", "is_all", is_flag=True, help="Search every session, as without --session and PATH.")
 @_lookup_options
-def search_command(query: str, paths: Sequence[str], workdir: Path, *, is_all: bool, **options: Any) -> None:
+def search_command(query: str, paths: Sequence[str], workdir: Path, *, is_all: bool, **options: Any) -> int:
     """Print the passages that best match QUERY.
 
     QUERY is a question or some words, in any language. Rare words weigh most, identifiers and quoted words as a whole.
-    PATH is as for grep; without one, transcripts and tool results are searched. No match is not a failure: the
-    exit status is 0. In a large workspace the first search makes an index, which later ones use.
+    PATH is as for grep; without one, transcripts and tool results are searched. No match is no failure. In a large
+    workspace the first search makes an index, which later ones use.
+
+    Exit status: 0 done, 1 a file cannot be read; the answer is about the others.
 
     Example: buoyline search "which port did we choose for staging" --session s1
 
@@ -106,22 +109,24 @@ def search_command(query: str, paths: Sequence[str], workdir: Path, *, is_all: b
     """
     if is_all and (paths or options["session"]):
         raise click.UsageError("--all searches every session: give no PATH and no --session with it")
-    _look_up(search, workdir, query, [path_from_here(workdir, path) for path in paths] or None, **options)
+    return _look_up(search, workdir, query, [path_from_here(workdir, path) for path in paths] or None, **options)
 
 
 @click.command("glob")
 @click.argument("pattern")
 @click.option("--after", default="", metavar="PATH", help="Skip the paths up to this one.")
 @_lookup_options
-def glob_command(pattern: str, workdir: Path, **options: Any) -> None:
+def glob_command(pattern: str, workdir: Path, **options: Any) -> int:
     """List files and directories whose path matches PATTERN.
 
     ** matches any number of directories, and a PATTERN without / matches at any depth. Quote PATTERN, or the shell
     expands it.
 
+    Exit status: 0 done, 1 a directory cannot be read; the answer is about the others.
+
     Example: buoyline glob "sessions/*/summaries.jsonl"
     """
-    _look_up(glob, workdir, pattern, **options)
+    return _look_up(glob, workdir, pattern, **options)
 
 
 @click.command("query")
@@ -139,7 +144,7 @@ def glob_command(pattern: str, workdir: Path, **options: Any) -> None:
     help="Processor time for EXPRESSION.",
 )
 @_lookup_options
-def query_command(expression: str, paths: tuple[str, ...], workdir: Path, **options: Any) -> None:
+def query_command(expression: str, paths: tuple[str, ...], workdir: Path, **options: Any) -> int:
     """Run SQL or JMESPath on files of the workspace.
 
     EXPRESSION is a JMESPath expression (https://jmespath.org), or an SQL statement that begins with SELECT or WITH: the
@@ -151,21 +156,22 @@ def query_command(expression: str, paths: tuple[str, ...], workdir: Path, **opti
 
     Example: buoyline query "SELECT regexp_extract(text, 'E[0-9]+') AS code, count(*) FROM lines GROUP BY code" app.log
     """
-    _look_up(query, workdir, [path_from_here(workdir, path) for path in paths], expression, **options)
+    return _look_up(query, workdir, [path_from_here(workdir, path) for path in paths], expression, **options)
 
 
-def _look_up(lookup: Callable[..., Answer], workdir: Path, *asked: Any, as_json: bool, **options: Any) -> None:
+def _look_up(lookup: Callable[..., Answer], workdir: Path, *asked: Any, as_json: bool, **options: Any) -> int:
     workspace = existing_workspace(workdir)
     with hinting_at_sessions(workspace):
         answer = lookup(workspace, *asked, spelling=_as_options, **options)
-    if not as_json:
+    if as_json:
+        lines = [{**dataclasses.asdict(line), "text": line.text} for line in answer.lines]
+        for fields in lines:
+            del fields["content"]
+        found = {"path": answer.path, "lines": lines, "paths": answer.paths, "total": answer.total}
+        print_json({**found, "next": dict(answer.next)})
+    else:
         print_text(answer.text)
-        return
-    lines = [{**dataclasses.asdict(line), "text": line.text} for line in answer.lines]
-    for fields in lines:
-        del fields["content"]
-    found = {"path": answer.path, "lines": lines, "paths": answer.paths, "total": answer.total}
-    print_json({**found, "next": dict(answer.next)})
+    return print_problems([f"{workspace.files.path(path)}: {reason}" for path, reason in answer.unread.items()])
 
 
 def _as_options(position: Mapping[str, Any]) -> str:
@@ -207,7 +213,7 @@ def _sessions_with(workspace: LocalWorkspace, name: str) -> list[str]:
     """Return the ids of up to three sessions that have *name*."""
     found: list[str] = []
     for session in itertools.islice(workspace.session_ids(), _MAX_SESSIONS):
-        with contextlib.suppress(NotFoundError, InvalidNameError):
+        with contextlib.suppress(BuoylineError):  # one that cannot be read is not meant
             if not workspace.files.is_directory(resolve_path(workspace, name, session, confined=True).name):
                 found.append(session)
         if len(found) == _MAX_HINTS:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
 from buoyline.errors import ConfigError
+from buoyline.lookups.sources import Unread
 from buoyline.previews.source import MAX_LINE_CHARS, visible
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 
@@ -80,6 +81,8 @@ class Answer:
         paths: The paths that `text` shows for `glob`, relative to the workdir, directories with a ``/`` at the end.
         total: The number of lines of the file, of hits or of paths.
         next: Arguments that make the same lookup go on where this answer ends; empty at the end.
+        unread: Why files and directories could not be read that were to be searched, by path; the answer is without
+            them.
     """
 
     text: str
@@ -88,6 +91,7 @@ class Answer:
     paths: tuple[str, ...] = ()
     total: int = 0
     next: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    unread: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Item(Protocol):
@@ -122,6 +126,9 @@ class Page(Protocol[T_contra]):
         """Return the whole answer that shows *items* and says how to go on after the last of them."""
         ...
 
+
+_LEAST_TOKENS_TO_NAME = 300
+_MAX_NAMED_CHARS = 150
 
 # Text has four characters a token. A line with more than 16 gets a shorter answer.
 _HELD_CHARS_PER_TOKEN = 16
@@ -193,6 +200,23 @@ class AnswerBudget:
     def fits(self, text: str) -> bool:
         """Return whether *text* has no more tokens than allowed."""
         return self.max_tokens is None or not self._counter.exceeds(text, self.max_tokens)
+
+
+def unread_row(unread: Unread, max_tokens: int) -> str:
+    """Return the row of an answer that says what could not be read; empty if everything could."""
+    if not unread:
+        return ""
+    path, error = next(iter(unread.items()))
+    count = f"{len(unread):,} path{'' if len(unread) == 1 else 's'}"
+    if max_tokens < _LEAST_TOKENS_TO_NAME or len(path) > _MAX_NAMED_CHARS:
+        return f"[Not searched: {count} that cannot be read.]\n"
+    others = "" if len(unread) == 1 else f"{count}, the first of them "
+    return f"[Not searched: {others}{shown_path(path)}: {error.strerror}.]\n"
+
+
+def reasons(unread: Unread) -> Mapping[str, str]:
+    """Return why each path could not be read."""
+    return {path: str(error.strerror) for path, error in unread.items()}
 
 
 def as_arguments(position: Mapping[str, Any]) -> str:

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from buoyline.errors import ConfigError, CorruptError, NotFoundError
-from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Spelling, as_arguments, shown_path
+from buoyline.lookups.answer import (
+    DATA_LABEL,
+    Answer,
+    AnswerBudget,
+    Counter,
+    Spelling,
+    as_arguments,
+    reasons,
+    shown_path,
+    unread_row,
+)
 from buoyline.lookups.hits import LineRanges
 from buoyline.lookups.paths import (
     FileLines,
@@ -16,7 +26,7 @@ from buoyline.lookups.paths import (
     resolve_path,
 )
 from buoyline.lookups.sections import created_at, records_of
-from buoyline.lookups.sources import repeated_after_removal, require_workspace
+from buoyline.lookups.sources import Unread, noting_unread, repeated_after_removal, require_workspace
 from buoyline.messages.formats import is_text_type
 from buoyline.messages.jsonl import is_object
 from buoyline.workspace import Files, ReadableWorkspace, layout
@@ -67,9 +77,10 @@ def glob(
         raise ConfigError("pattern", f"must be relative to the workdir, of 1 to {MAX_PATTERN_CHARS:,} characters")
     del confined
     directory = "" if session is None else directory_of(workspace, session)
-    entries = list(_entries(workspace.files, directory, _within(directory, wanted)))
+    unread: Unread = {}
+    entries = list(_entries(workspace.files, directory, _within(directory, wanted), unread))
     left = [entry for entry in entries if entry.order > _order(after)] if after else entries
-    page = _Page(len(entries), left, spelling)
+    page = _Page(len(entries), left, unread_row(unread, max_tokens), spelling)
     shown = AnswerBudget(max_tokens, counter).fill(left, page)
     following = page.following(shown)
     repeated = {"pattern": pattern, "session": session}
@@ -78,13 +89,16 @@ def glob(
         paths=tuple(entry.path for entry in shown),
         total=len(entries),
         next={**repeated, **following} if following else {},
+        unread=reasons(unread),
     )
 
 
 def files_matching(
-    workspace: ReadableWorkspace, pattern: str, session: str | None, *, confined: bool = False
+    workspace: ReadableWorkspace, pattern: str, session: str | None, unread: Unread, *, confined: bool = False
 ) -> list[str]:
     """Return the files that match *pattern* in the directory of *session*, else in the workdir unless *confined*.
+
+    *unread* gets the directories below that cannot be listed.
 
     Raises:
         NotFoundError: There is no such session.
@@ -94,7 +108,7 @@ def files_matching(
         return []
     pattern = _relative(workspace, pattern)
     for directory in own if confined else [*own, ""]:
-        entries = _entries(workspace.files, directory, _within(directory, pattern))
+        entries = _entries(workspace.files, directory, _within(directory, pattern), unread)
         if names := [entry.path for entry in entries if entry.size_bytes is not None]:
             return names
     return []
@@ -131,10 +145,10 @@ def _order(path: str) -> list[str]:
     return path.rstrip("/").split("/")
 
 
-def _entries(files: Files, directory: str, pattern: str) -> Iterator[_Entry]:
+def _entries(files: Files, directory: str, pattern: str, unread: Unread) -> Iterator[_Entry]:
     parts = pattern.split("/") if "/" in pattern else ["**", pattern]
     outer = len(directory.split("/")) if directory else 0
-    for name, size_bytes in entries_below(files, directory):
+    for name, size_bytes in entries_below(files, directory, unread):
         if _matches(name.split("/")[outer:], parts):
             yield _Entry(f"{name}/") if size_bytes is None else _Entry(name, size_bytes)
 
@@ -159,10 +173,11 @@ def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The text of an answer that lists some of the entries *left*, out of *total*."""
+    """The text of an answer that lists some of the entries *left*, out of *total*, with the row *unread*."""
 
     total: int
     left: Sequence[_Entry]
+    unread: str
     spelling: Spelling
 
     def frame(self) -> str:
@@ -182,9 +197,9 @@ class _Page:
 
     def _heading(self, entries: Sequence[_Entry]) -> str:
         if not entries:
-            return "[No further path matches.]\n" if self.total else "[No path matches.]\n"
+            return f"[No {'further ' if self.total else ''}path matches.]\n{self.unread}"
         first = self.total - len(self.left) + 1
-        return f"[Paths {first}-{first + len(entries) - 1} of {self.total}. {DATA_LABEL}]\n"
+        return f"[Paths {first}-{first + len(entries) - 1} of {self.total}. {DATA_LABEL}]\n{self.unread}"
 
     def _footer(self, entries: Sequence[_Entry]) -> str:
         following = self.following(entries)
@@ -216,7 +231,12 @@ def rank_of(path: str, number: int = 0, column: int = 0) -> Rank:
 
 
 def files_to_search(
-    workspace: ReadableWorkspace, path: str | Sequence[str] | None, session: str | None, *, confined: bool = False
+    workspace: ReadableWorkspace,
+    path: str | Sequence[str] | None,
+    session: str | None,
+    unread: Unread,
+    *,
+    confined: bool = False,
 ) -> LineRanges:
     """Return which lines of which files to search, in order.
 
@@ -225,6 +245,7 @@ def files_to_search(
         path: A file, a citation, a directory, a glob, or several of these. None for transcripts and tool results,
             with those of their blobs in ``data/`` that are text.
         session: The only session to search if *path* is None; else the session whose directory is tried first.
+        unread: Gets the directories that cannot be listed, below those that were asked for.
         confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
 
     Raises:
@@ -234,9 +255,9 @@ def files_to_search(
     """
     ranges: dict[str, list[tuple[int, int]]] = {}
     found = (
-        map(FileLines, _readable(workspace, session))
+        map(FileLines, _readable(workspace, session, unread))
         if path is None
-        else _given(workspace, path, session, confined=confined)
+        else _given(workspace, path, session, unread, confined=confined)
     )
     for resolved in found:
         ranges.setdefault(resolved.name, []).extend(resolved.spans)
@@ -264,7 +285,7 @@ def newest_first(workspace: ReadableWorkspace, ranges: LineRanges) -> LineRanges
 
 
 def _given(
-    workspace: ReadableWorkspace, path: str | Sequence[str], session: str | None, *, confined: bool
+    workspace: ReadableWorkspace, path: str | Sequence[str], session: str | None, unread: Unread, *, confined: bool
 ) -> Iterator[FileLines]:
     paths = [path] if isinstance(path, str) else list(path)
     if not 0 < len(paths) <= MAX_PATHS:
@@ -273,30 +294,33 @@ def _given(
         try:
             resolved = resolve_path(workspace, each, session, confined=confined)
         except NotFoundError:
-            names = set(files_matching(workspace, each, session, confined=confined) if _GLOB & set(each) else ())
+            is_glob = bool(_GLOB & set(each))
+            names = set(files_matching(workspace, each, session, unread, confined=confined) if is_glob else ())
             if not names:
                 raise
             # Of a result with a view only the view, which can be read: both have the same content.
             yield from (FileLines(name) for name in names if layout.view_name(name) not in names)
         else:
-            yield from _files(workspace.files, resolved)
+            yield from _files(workspace.files, resolved, unread)
 
 
-def _files(files: Files, resolved: FileLines) -> Iterator[FileLines]:
+def _files(files: Files, resolved: FileLines, unread: Unread) -> Iterator[FileLines]:
     if resolved.name and not files.is_directory(resolved.name):
         yield resolved
     else:
-        yield from (FileLines(name) for name, size in entries_below(files, resolved.name) if size is not None)
+        yield from (FileLines(name) for name, size in entries_below(files, resolved.name, unread) if size is not None)
 
 
-def _readable(workspace: ReadableWorkspace, session: str | None) -> Iterator[str]:
+def _readable(workspace: ReadableWorkspace, session: str | None, unread: Unread) -> Iterator[str]:
     files = workspace.files
     if session is not None:
         yield from _readable_files(files, directory_of(workspace, session))
         yield from _text_data_of(workspace, session)
         return
     for name in files.names(layout.SESSIONS):
-        yield from _readable_files(files, f"{layout.SESSIONS}/{name}")
+        directory = f"{layout.SESSIONS}/{name}"
+        with noting_unread(directory, unread):
+            yield from _readable_files(files, directory)
     for name in files.names(layout.DATA):
         path = f"{layout.DATA}/{name}"
         if layout.digest_in(path) is not None and is_text_type(layout.media_type_of(path)):

@@ -10,13 +10,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from buoyline.errors import ConfigError
-from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Line, Spelling, as_arguments, shown_path
+from buoyline.lookups.answer import (
+    DATA_LABEL,
+    Answer,
+    AnswerBudget,
+    Counter,
+    Line,
+    Spelling,
+    as_arguments,
+    reasons,
+    shown_path,
+    unread_row,
+)
 from buoyline.lookups.calls import Calls, owner_row
 from buoyline.lookups.glob import files_to_search, newest_first, rank_of
 from buoyline.lookups.hits import Deadline, Found, LineHit, LineRanges, Search, find, hits_in_ranges, search_for
 from buoyline.lookups.lines import blocks_from_end, lines_around
 from buoyline.lookups.sections import Texts
-from buoyline.lookups.sources import repeated_after_removal, require_workspace
+from buoyline.lookups.sources import Unread, repeated_after_removal, require_workspace
 from buoyline.workspace import ReadableWorkspace
 
 MAX_LOOKING_S = 2.0
@@ -152,10 +163,13 @@ def grep(
         raise ConfigError("context", f"{context} is not in 0 to {MAX_CONTEXT_LINES}")
     deadline = Deadline(timeout_s)
     search = search_for(pattern, deadline, literal=literal, ignore_case=ignore_case)
-    ranges = files_to_search(workspace, path, session, confined=confined)
+    unread: Unread = {}
+    ranges = files_to_search(workspace, path, session, unread, confined=confined)
     ranges = newest_first(workspace, ranges) if last else ranges
     texts = Texts(workspace)
-    found = find(texts, ranges, search, _shown_before(after, list(ranges), last=last), last=last)
+    found = find(texts, ranges, search, _shown_before(after, list(ranges), last=last), unread, last=last)
+    ranges = {name: ranges[name] for name in ranges if name not in unread}
+    found.files = len(ranges)
     suggestion = ""
     if not found.total and found.is_all and not ignore_case and max_tokens >= _LEAST_TOKENS_TO_LIST:
         suggestion = suggestion_for(texts, ranges, pattern, literal=literal)
@@ -164,7 +178,8 @@ def grep(
     lines, blocks = _lines(texts, found, context, max_lines, last=last)
     listed_chars = int(max_tokens * _LISTED_CHARS_PER_TOKEN) if max_tokens >= _LEAST_TOKENS_TO_LIST else 0
     calls = Calls(workspace)
-    page = _Page(found, suggestion, spelling, len(lines), _befores(lines), context > 0, listed_chars, last, calls)
+    row, befores = unread_row(unread, max_tokens), _befores(lines)
+    page = _Page(found, suggestion, row, spelling, len(lines), befores, context > 0, listed_chars, last, calls)
     shown = budget.fill(lines, page)
     shown = shown[: max((end for end in blocks if end <= len(shown)), default=0)] if last else shown
     if not any(line.is_hit for line in shown):
@@ -185,6 +200,7 @@ def grep(
         lines=tuple(shown),
         total=found.total,
         next={**repeated, **options, **following} if following else {},
+        unread=reasons(unread),
     )
 
 
@@ -236,11 +252,12 @@ def _befores(lines: Sequence[Line]) -> Mapping[tuple[str, int, int], Line]:
 class _Page:
     """The text of an answer about *found*, out of *count* lines; *befores* has the line before each.
 
-    Up to *listed_chars* characters name the files whose hits are cut.
+    The row *unread* says what could not be searched. Up to *listed_chars* characters name the files whose hits are cut.
     """
 
     found: Found
     suggestion: str
+    unread: str
     spelling: Spelling
     count: int
     befores: Mapping[tuple[str, int, int], Line]
@@ -277,11 +294,15 @@ class _Page:
             until = ""
             if self.found.stopped_in:
                 until = f" until the time was up, in {shown_path(self.found.stopped_in)}; search fewer files at once"
-            return f"[No {'further ' if self.found.before else ''}hit in {files}{until}.]\n{self.suggestion}"
+            return (
+                f"[No {'further ' if self.found.before else ''}hit in {files}{until}.]\n{self.unread}{self.suggestion}"
+            )
         shown = self.found.before + 1, self.found.before + sum(line.is_hit for line in lines)
         more = "" if self.found.is_all else " or more"
         order = ", the newest first" if self.last else ""
-        return f"[Hits {shown[0]}-{shown[1]} of {self.found.total}{more} in {files}{order}. {DATA_LABEL}]\n"
+        return (
+            f"[Hits {shown[0]}-{shown[1]} of {self.found.total}{more} in {files}{order}. {DATA_LABEL}]\n{self.unread}"
+        )
 
     def _row(self, line: Line) -> str:
         mark = ":" if line.is_hit else "-"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from buoyline.lookups.patterns import CompiledPattern, FindFirst, compile_pattern
-from buoyline.lookups.sources import ByteSource
+from buoyline.lookups.sources import ByteSource, Unread, noting_unread, require_some_read
 from buoyline.previews.source import MAX_LINE_CHARS
 
 OVERLAP_BYTES = 4096
@@ -288,6 +288,7 @@ def find(
     ranges: LineRanges,
     search: Search,
     is_before: Callable[[str, LineHit], bool],
+    unread: Unread,
     *,
     last: bool = False,
 ) -> Found:
@@ -298,24 +299,30 @@ def find(
         ranges: Which lines to search.
         search: The pattern and the deadline.
         is_before: Returns whether an earlier answer has shown a hit of a file.
+        unread: Gets the files that cannot be read.
         last: Whether to search each file from its end.
+
+    Raises:
+        StorageError: No file can be read.
     """
     found = Found(files=len(ranges))
     hits_in_file = last_hits_in_ranges if last else hits_in_ranges
     for name in ranges:
-        for hit in hits_in_file(source, name, ranges[name], search):
-            if is_before(name, hit):
+        with noting_unread(name, unread):
+            for hit in hits_in_file(source, name, ranges[name], search):
+                if is_before(name, hit):
+                    found.total += 1
+                    found.before += 1
+                    continue
+                if found.total - found.before == MAX_COUNTED_HITS:
+                    found.is_all = False
+                    return found
                 found.total += 1
-                found.before += 1
-                continue
-            if found.total - found.before == MAX_COUNTED_HITS:
-                found.is_all = False
-                return found
-            found.total += 1
-            found.hits.setdefault(name, []).append(hit)
+                found.hits.setdefault(name, []).append(hit)
         if search.deadline.is_over():
             found.stopped_in, found.is_all = name, False
             return found
+    require_some_read(ranges, unread)
     return found
 
 

@@ -22,6 +22,7 @@ from buoyline.errors import ConfigError, InvalidNameError, NotFoundError, Storag
 from buoyline.lookups.answer import shown_path
 from buoyline.lookups.lines import count_lines
 from buoyline.lookups.sections import Texts, count_summaries, is_section, is_section_name, records_of, section_of
+from buoyline.lookups.sources import Unread, noting_unread
 from buoyline.workspace import Files, ReadableWorkspace, Status, layout
 
 LEAST_BEGINNING_CHARS = 4
@@ -223,17 +224,19 @@ def resolve_file(
     return resolved
 
 
-def entries_below(files: Files, directory: str = "") -> Iterator[tuple[str, int | None]]:
+def entries_below(files: Files, directory: str, unread: Unread) -> Iterator[tuple[str, int | None]]:
     """Yield the name of each entry below *directory*, relative to the workdir, and its size; None for a directory.
 
-    Hidden entries, links and pipes are left out. A directory comes before its content.
+    Hidden entries, links and pipes are left out. A directory comes before its content. *unread* gets the directories
+    below *directory* that cannot be listed.
     """
     waiting = _children(files, directory)
     while waiting:
         name, status = waiting.pop()
         if stat.S_ISDIR(status.st_mode):
             yield name, None
-            waiting += _children(files, name)
+            with noting_unread(name, unread):
+                waiting += _children(files, name)
         elif stat.S_ISREG(status.st_mode):
             yield name, status.st_size
 

@@ -294,7 +294,7 @@ def _matches(source: ByteSource, target: Target, query: _Query, form: _Form) -> 
     """
     begin = target.first, target.column
     ranges = {target.name: [(target.first, target.last)]}
-    found = find(source, ranges, query.search, lambda _, hit: (hit.number, hit.column) < begin)
+    found = find(source, ranges, query.search, lambda _, hit: (hit.number, hit.column) < begin, {})
     where = f" in lines {target.first}-{target.last}" if target.is_narrowed else ""
     if not found.hits:
         searched = f"searched {target.last - target.first + 1} lines" if found.is_all else _TIME_UP

@@ -6,14 +6,25 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from buoyline.errors import ConfigError
-from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Line, Spelling, as_arguments, shown_path
+from buoyline.lookups.answer import (
+    DATA_LABEL,
+    Answer,
+    AnswerBudget,
+    Counter,
+    Line,
+    Spelling,
+    as_arguments,
+    reasons,
+    shown_path,
+    unread_row,
+)
 from buoyline.lookups.calls import NOBODY, Calls
 from buoyline.lookups.glob import files_to_search
 from buoyline.lookups.hits import Deadline, LineRanges
 from buoyline.lookups.passages import Candidate, Chunk, Ranking, Words, chunks_of
 from buoyline.lookups.read import description_of
 from buoyline.lookups.sections import Texts
-from buoyline.lookups.sources import repeated_after_removal, require_workspace
+from buoyline.lookups.sources import Unread, noting_unread, repeated_after_removal, require_some_read, require_workspace
 from buoyline.previews.source import visible
 from buoyline.workspace import ReadableWorkspace
 
@@ -81,11 +92,16 @@ def search(
     if start < 1:
         raise ConfigError("start", f"{start} is too small; it counts from 1")
     ranking = Ranking(_wanted(query))
-    ranges = files_to_search(workspace, path, session, confined=confined)
-    stopped_in = _rank(Texts(workspace), ranges, ranking, Deadline(timeout_s))
+    unread: Unread = {}
+    ranges = files_to_search(workspace, path, session, unread, confined=confined)
+    stopped_in = _rank(Texts(workspace), ranges, ranking, Deadline(timeout_s), unread)
+    require_some_read(ranges, unread)
     ranked = [_Passage(candidate) for candidate in ranking.best()]
     rarest = _rarest(ranking) if start == 1 and max_tokens >= _LEAST_TOKENS_TO_NAME else ""
-    page = _Page(ranking, len(ranked), len(ranges), start, stopped_in, spelling, Calls(workspace), rarest)
+    row = unread_row(unread, max_tokens)
+    page = _Page(
+        ranking, len(ranked), len(ranges.keys() - unread), start, stopped_in, spelling, Calls(workspace), rarest, row
+    )
     shown = AnswerBudget(max_tokens, counter).fill(ranked[start - 1 :], page)
     following = page.following(shown)
     repeated = {"query": query, "path": path if path is None or isinstance(path, str) else [*path], "session": session}
@@ -94,6 +110,7 @@ def search(
         lines=tuple(line for passage in shown for line in passage.lines()),
         total=ranking.total,
         next={**repeated, **following} if following else {},
+        unread=reasons(unread),
     )
 
 
@@ -108,7 +125,7 @@ def _wanted(query: str) -> Words:
     return wanted
 
 
-def _rank(texts: Texts, ranges: LineRanges, ranking: Ranking, deadline: Deadline) -> str:
+def _rank(texts: Texts, ranges: LineRanges, ranking: Ranking, deadline: Deadline, unread: Unread) -> str:
     """Rank the passages in *ranges*; return the file in which the time was up, or nothing."""
     from buoyline.lookups.search_index import indexed_passages  # noqa: PLC0415 - SQLite, which only searches need
 
@@ -119,13 +136,14 @@ def _rank(texts: Texts, ranges: LineRanges, ranking: Ranking, deadline: Deadline
             for chunk, counts in indexed.read.get(path, ()):
                 ranking.add_read(path, chunk, counts)
             continue
-        if description_of(texts, path) is not None:  # an image has no words
-            continue
-        for place, chunk in enumerate(chunks_of(texts.chunks(path)), 1):
-            if any(first <= chunk.last and chunk.number <= last for first, last in ranges[path]):
-                ranking.add(path, chunk)
-            if place % _CHUNKS_BETWEEN_LOOKS == 0 and deadline.is_over():
-                return path
+        with noting_unread(path, unread):
+            if description_of(texts, path) is not None:  # an image has no words
+                continue
+            for place, chunk in enumerate(chunks_of(texts.chunks(path)), 1):
+                if any(first <= chunk.last and chunk.number <= last for first, last in ranges[path]):
+                    ranking.add(path, chunk)
+                if place % _CHUNKS_BETWEEN_LOOKS == 0 and deadline.is_over():
+                    return path
         if deadline.is_over():
             return path
     return indexed.stopped_in
@@ -192,6 +210,7 @@ class _Page:
     spelling: Spelling
     calls: Calls
     rarest: str
+    unread: str
 
     def frame(self) -> str:
         return self._heading(self.ranked) + self._footer(0)
@@ -214,9 +233,9 @@ class _Page:
         files = f"{self.files:,} file" + ("" if self.files == 1 else "s")
         if self.start > self.ranked or not count:
             further = "further " if self.ranked else ""
-            return f"[No {further}passage with a word of the query in {files}{self._until()}.]\n"
-        shown = f"{self.start}-{self.start + count - 1} of {self.ranking.total}"
-        return f"[Passages {shown} with words of the query in {files}, the best first. {DATA_LABEL}]\n{self.rarest}"
+            return f"[No {further}passage with a word of the query in {files}{self._until()}.]\n{self.unread}"
+        shown = f"{self.start}-{self.start + count - 1} of {self.ranking.total} with words of the query"
+        return f"[Passages {shown} in {files}, the best first. {DATA_LABEL}]\n{self.unread}{self.rarest}"
 
     def _footer(self, count: int) -> str:
         time = f"[Not all was searched{self._until()}.]\n" if self.stopped_in and count else ""

@@ -8,11 +8,13 @@ there, so that an answer never says what no file holds. Source: docs/format.md, 
 """
 
 import codecs
+import errno
 import hashlib
 import json
 import logging
 import math
 import sqlite3
+import stat
 import sys
 from bisect import bisect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,12 +23,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import Final, Literal, NamedTuple
 
+from buoyline.errors import StorageError
 from buoyline.lookups.hits import Deadline
 from buoyline.lookups.passages import MAX_CHUNK_CHARS, Chunk, Words, chunks_of, size_bytes_of, terms_of
 from buoyline.lookups.read import description_of
 from buoyline.lookups.sections import Texts
 from buoyline.workspace import Files, layout
-from buoyline.workspace.files import CHUNK_BYTES, Version, version_in
+from buoyline.workspace.files import CHUNK_BYTES, Version, version_of
 
 LEAST_BYTES: Final = 4 << 20
 """Of all files that are searched. Fewer are read in about 0.2 s, and need no index."""
@@ -104,11 +107,12 @@ def indexed_passages(texts: Texts, paths: Sequence[str], words: Words, deadline:
         deadline: When to stop adding files.
 
     Raises:
-        StorageError: A file cannot be read.
+        StorageError: A file is gone.
     """
     files = texts.files
     spelled = (path for path in paths if path == path.encode("utf-8", "replace").decode("utf-8"))  # not so on all disks
-    versions = {path: version for path in spelled if (version := version_in(files, path)) is not None}
+    regular = ((path, status) for path in spelled if (status := files.status(path)) and stat.S_ISREG(status.st_mode))
+    versions = {path: version_of(status) for path, status in regular}
     if sum(size for _, size, *_ in versions.values()) < LEAST_BYTES:
         return IndexedPassages()
     path = files.cache_path(layout.SEARCH_INDEX)
@@ -121,6 +125,10 @@ def indexed_passages(texts: Texts, paths: Sequence[str], words: Words, deadline:
             found = index.find(versions, words)
             found.stopped_in = stopped_in
             return found
+    except StorageError as error:
+        if error.errno == errno.ENOENT:
+            raise
+        logger.debug("the index of words is not used: %s", error)
     except sqlite3.OperationalError as error:  # in use, read-only, a full disk, or SQLite without FTS5
         logger.debug("the index of words is not used: %s", error)
         if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_FULL) == sqlite3.SQLITE_FULL:  # none: not from SQLite

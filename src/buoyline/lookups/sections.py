@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from buoyline.errors import CorruptError, InvalidNameError, MessageError, NotFoundError
+from buoyline.errors import CorruptError, InvalidNameError, MessageError, NotFoundError, StorageError
 from buoyline.lookups.sources import InMemoryContent
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.workspace import Files, ReadableWorkspace, StoredSession, layout
+from buoyline.workspace.index import Index
 
 _SECTION = re.compile(r"(?:(.+)/)?summary ([1-9][0-9]{0,8})", re.DOTALL)
 
@@ -32,11 +33,17 @@ def created_at(workspace: ReadableWorkspace, directory: str) -> str:
 
 def records_of(workspace: ReadableWorkspace, directory: str) -> Mapping[str, Mapping[str, Any]]:
     """Return the journal's records of the tool results in *directory*, by file; none if it cannot be read."""
+    index = _index_in(workspace, directory)
+    return {} if index is None else index.results
+
+
+def _index_in(workspace: ReadableWorkspace, directory: str) -> Index | None:
+    """Return the content of the journal in *directory*; None if it cannot be read: files can be read without it."""
     session = session_in(workspace, directory)
     try:
-        return {} if session is None else session.index().results
-    except (CorruptError, NotFoundError):
-        return {}
+        return None if session is None else session.index()
+    except (CorruptError, NotFoundError, StorageError):
+        return None
 
 
 def _document_in(workspace: ReadableWorkspace, directory: str) -> Mapping[str, Any]:
@@ -62,11 +69,8 @@ def is_section_name(name: str) -> bool:
 
 def count_summaries(workspace: ReadableWorkspace, directory: str) -> int:
     """Return how many summaries the session in *directory* has; 0 if its journal cannot be read."""
-    session = session_in(workspace, directory)
-    try:
-        return 0 if session is None else len(session.index().summaries)
-    except (CorruptError, NotFoundError):
-        return 0
+    index = _index_in(workspace, directory)
+    return 0 if index is None else len(index.summaries)
 
 
 def is_section(workspace: ReadableWorkspace, name: str) -> bool:

@@ -3,9 +3,10 @@
 import errno
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeAlias, TypeVar
 
 from buoyline.errors import ConfigError, StorageError
 from buoyline.offloader.protocol import instead_of
@@ -31,6 +32,35 @@ def repeated_after_removal(lookup: Callable[P, R]) -> Callable[P, R]:
         return lookup(*args, **kwargs)
 
     return run
+
+
+Unread: TypeAlias = dict[str, StorageError]
+"""Files and directories that a lookup could not read, relative to the workdir; it goes on with the others."""
+
+
+@contextmanager
+def noting_unread(path: str, unread: Unread) -> Generator[None]:
+    """Note in *unread* if *path* cannot be read.
+
+    Raises:
+        StorageError: It is gone; see `repeated_after_removal`.
+    """
+    try:
+        yield
+    except StorageError as error:
+        if error.errno == errno.ENOENT:
+            raise
+        unread[path] = error
+
+
+def require_some_read(paths: Collection[str], unread: Unread) -> None:
+    """Refuse an answer about *paths* if none of them could be read.
+
+    Raises:
+        StorageError: The reason of the first one.
+    """
+    if paths and unread.keys() >= set(paths):
+        raise unread[next(iter(paths))]
 
 
 class ByteSource(Protocol):
