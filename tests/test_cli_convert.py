@@ -71,6 +71,14 @@ def test_a_session_or_a_dialect_that_is_none_is_said(workdir: Path) -> None:
     assert _run(workdir, "s1").exit_code == 2
 
 
+def test_a_session_without_a_window_is_answered_with_the_option_that_prints_it(tmp_path: Path) -> None:
+    asyncio.run(LocalWorkspace(tmp_path, durability="off").archive("s1", [{"role": "user", "content": "hello"}]))
+    refused = _run(tmp_path, "s1", "--to", "openai")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "--all prints its archived messages" in refused.stderr
+    assert json.loads(_run(tmp_path, "s1", "--to", "openai", "--all").stdout)["content"] == "hello"
+
+
 def test_equal_losses_are_one_line_with_their_number(workdir: Path) -> None:
     found = _run(workdir, "s1", "--to", "bedrock", "--all").stderr.splitlines()
     (line,) = [line for line in found if "name of the speaker" in line]

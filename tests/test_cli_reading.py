@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -212,6 +213,31 @@ def test_what_a_tool_only_calls_json_is_retrieved_as_text(tmp_path: Path, text: 
     result = ToolResult("odd", "tool", (Text("done"), Json(text)))
     asyncio.run(LocalWorkspace(tmp_path, durability="off").offload_tool_result("s1", result))
     assert {"kind": "text", "text": text} in _json(tmp_path, "retrieve", "odd", "--whole")["parts"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"id"'])
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("context.jsonl", ["state", "s1"]),
+        ("context.jsonl", ["diff", "s1", "1"]),
+        ("context.jsonl", ["convert", "s1", "--to", "openai", "--all"]),
+        ("summaries.jsonl", ["show", "s1"]),
+        ("session.json", ["show", "s1"]),
+        ("transcript.md", ["show", "s1", "--messages", "0-3"]),
+    ],
+)
+def test_an_error_about_a_file_that_is_gone_or_damaged_says_how_to_get_it_back(
+    workdir: Path, tmp_path: Path, name: str, command: list[str], content: bytes | None
+) -> None:
+    damaged = Path(shutil.copytree(workdir, tmp_path / "w")) / "sessions/s1" / name
+    damaged.unlink()
+    if content is not None:
+        damaged.write_bytes(content)
+    refused = _run(tmp_path / "w", *command)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.startswith(f"buoyline: error: {damaged}: ")
+    assert "`buoyline repair" in refused.stderr
 
 
 def test_a_directory_that_cannot_be_read_is_not_offered_in_another_session(workdir: Path) -> None:

@@ -1,6 +1,7 @@
 """``buoyline replay`` and ``buoyline preview`` as a shell sees them."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -207,6 +208,15 @@ def test_a_preview_is_within_its_budget_and_names_the_file(tmp_path: Path) -> No
     assert "\x1b" not in done.stdout
     assert found["tokens"] == default_counter().count(found["text"]) <= 300
     assert "5001: " in found["text"]
+
+
+def test_a_disk_without_space_is_one_clear_line_that_says_what_to_do(tmp_path: Path, session: Path) -> None:
+    # A limit on the size of files refuses as a full disk does, and takes no privileges.
+    command = f"ulimit -f 8; {shlex.quote(sys.executable)} -m buoyline replay {shlex.quote(str(session))} --workdir w"
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"buoyline: error: {tmp_path / 'w'}")
+    assert done.stderr.endswith("; free space, or use another --workdir\n")
 
 
 @pytest.mark.parametrize("redirection", [">&-", "> /dev/full"])

@@ -52,7 +52,9 @@ async def _messages(workspace: LocalWorkspace, session_id: str, *, is_whole: boo
     """
     try:
         state = await workspace.load_window(session_id)
-    except NotFoundError:
+    except NotFoundError as error:
+        if not is_whole and error.kind != "session":
+            raise NotFoundError(error.kind, error.name, "--all prints its archived messages") from error
         archived = await workspace.load_messages(session_id, 0, sys.maxsize) if is_whole else []
         if not archived:
             raise

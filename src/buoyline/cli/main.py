@@ -18,7 +18,15 @@ from typing import Any, NoReturn
 
 import click
 
-from buoyline.errors import FORBIDDEN_ERRNOS, BuoylineError, ConfigError, InvalidNameError, StorageError
+from buoyline.errors import (
+    FORBIDDEN_ERRNOS,
+    BuoylineError,
+    ConfigError,
+    InvalidNameError,
+    QuotaExceededError,
+    StorageError,
+    WorkspaceFull,
+)
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -182,6 +190,8 @@ def _end_unread() -> NoReturn:
 def _in_words(error: BuoylineError) -> str:
     if isinstance(error, StorageError) and error.errno in FORBIDDEN_ERRNOS:
         return f"{error}; run this command as the owner of that file, or use another --workdir"
+    if isinstance(error, WorkspaceFull) and not isinstance(error, QuotaExceededError):
+        return f"{error}; free space, or use another --workdir"
     return str(error)
 
 

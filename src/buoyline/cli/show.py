@@ -11,7 +11,7 @@ import click
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import branches, counted, how_long_ago, local_time, print_json, print_lines, print_report
 from buoyline.cli.sessions import Inventory, inventory_of
-from buoyline.errors import NotFoundError
+from buoyline.errors import CorruptError, NotFoundError
 from buoyline.lookups.answer import Line
 from buoyline.lookups.lines import lines_of
 from buoyline.messages.registry import dialect_named
@@ -110,6 +110,7 @@ def _lines(workspace: LocalWorkspace, session_id: str, messages: tuple[int, int]
 
     Raises:
         NotFoundError: The session has fewer messages.
+        CorruptError: The transcript is gone, or too short.
     """
     session = workspace.session(session_id)
     inventory = inventory_of(session)
@@ -118,8 +119,12 @@ def _lines(workspace: LocalWorkspace, session_id: str, messages: tuple[int, int]
         numbers = f"its messages are 0-{inventory.messages - 1}" if inventory.messages else "it has no messages"
         raise NotFoundError("messages", f"{first}-{end - 1}", f"session {session_id!r}: {numbers}")
     if first < archived:
-        ranges = session.line_ranges(first, min(end, archived))
-        yield from lines_of(session.files, session.name(layout.TRANSCRIPT_FILE), ranges[0][0], ranges[-1][1])
+        ranges, name = session.line_ranges(first, min(end, archived)), session.name(layout.TRANSCRIPT_FILE)
+        is_there = session.files.exists(name)
+        lines = list(lines_of(session.files, name, ranges[0][0], ranges[-1][1])) if is_there else []
+        if len(lines) <= ranges[-1][1] - ranges[0][0]:
+            raise CorruptError(session.files.path(name), "lacks lines of these messages; `buoyline repair` renders it")
+        yield from lines
     if end > archived:
         yield from _live(session.window(), session, max(first, archived), end)
 

@@ -23,10 +23,10 @@ from buoyline.workspace.summary_facts import joined
 # The file may be replaced between reading it and reading its record in the journal.
 _LOAD_ATTEMPTS = 5
 
-WINDOW_CHANGED = (
-    "is not what was written; restore it with `buoyline repair --from` a copy, or begin a new session: the archive "
-    "beside it is whole"
-)
+_RESTORE = "restore it with `buoyline repair --from` a copy"
+_OWNER_UNKNOWN = f"does not say whose session this is; {_RESTORE}"
+
+WINDOW_CHANGED = f"is not what was written; {_RESTORE}, or begin a new session: the archive beside it is whole"
 
 
 class StoredSession:
@@ -174,7 +174,8 @@ class StoredSession:
 
     def _summary(self, number: int, byte_range: ByteRange, content: bytes) -> dict[str, Any]:
         if not byte_range.holds(content):
-            raise CorruptError(self.path(layout.SUMMARIES_FILE), f"summary {number} is not what was written")
+            reason = f"summary {number} is not what was written; {_RESTORE}"
+            raise CorruptError(self.path(layout.SUMMARIES_FILE), reason)
         found: dict[str, Any] = parse(content)
         return found
 
@@ -260,7 +261,13 @@ class StoredSession:
     def content(self, batch: Batch) -> bytes | None:
         """Return the batch's bytes in the archive; None when they are not what was committed."""
         byte_range = batch.byte_range
-        found = self.files.read(self.name(layout.CONTEXT_FILE), byte_range.offset, sum(byte_range.sizes))
+        try:
+            found = self.files.read(self.name(layout.CONTEXT_FILE), byte_range.offset, sum(byte_range.sizes))
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            reason = f"is gone with the archived messages; {_RESTORE}"
+            raise StorageError(error.errno, reason, error.filename) from error
         return found if byte_range.holds(found) else None
 
     def _is_torn_from(self, batch: Batch, index: Index) -> bool:
@@ -275,10 +282,9 @@ class StoredSession:
         return all(self.content(later) is None for later in batches_between(index, batch.end, None))
 
     def _report(self, batch: Batch, on_damage: Callable[[CorruptError], None] | None) -> None:
-        what = (
-            f"messages {batch.first} to {batch.end - 1} (from byte {batch.byte_range.offset}) are not what was written"
-        )
-        damage = CorruptError(self.path(layout.CONTEXT_FILE), what)
+        what = f"messages {batch.first} to {batch.end - 1} (from byte {batch.byte_range.offset})"
+        reason = f"{what} are not what was written; {_RESTORE}"
+        damage = CorruptError(self.path(layout.CONTEXT_FILE), reason)
         if on_damage is None:
             raise damage
         on_damage(damage)
@@ -287,7 +293,7 @@ class StoredSession:
         try:
             found = parse(self.files.read(self.name(layout.SESSION_FILE)))
         except MessageError as error:
-            raise CorruptError(self.path(layout.SESSION_FILE), error.reason) from error
+            raise CorruptError(self.path(layout.SESSION_FILE), _OWNER_UNKNOWN) from error
         except StorageError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -405,7 +411,7 @@ def _document_in(files: Files, directory: str) -> Mapping[str, Any] | None:
         document = parse(files.read(path))
         if is_object(document) and isinstance(document.get("id"), str):
             return document
-    raise CorruptError(files.path(path), "does not say whose session this is; restore it from a copy")
+    raise CorruptError(files.path(path), _OWNER_UNKNOWN)
 
 
 def _read_in(files: Files, directory: str, document: Mapping[str, Any]) -> StoredSession:
