@@ -240,6 +240,56 @@ def test_an_error_about_a_file_that_is_gone_or_damaged_says_how_to_get_it_back(
     assert "`buoyline repair" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (
+            ["grep", "a("],
+            "PATTERN: not RE2 syntax, which has no look-around and no back-references: missing ): a(; with --li",
+        ),
+        (
+            ["grep", "x", "--last", "--after", "a:1:1"],
+            "--after: 'a' is not among the files that are searched; begin again wit",
+        ),
+        (["grep", "question", "--max-tokens", "3"], "--max-tokens: 3 is too small here; "),
+        (["glob", "/etc/*"], "PATTERN: must be relative to the workdir, "),
+        (["search", "?"], "QUERY: has no word to look for; "),
+        (["query", "a[", "sessions/s1/session.json"], "EXPRESSION: "),
+        (["read", "transcript.md:9-3", "--session", "s1"], "PATH: line 3 is before line 9; "),
+        (
+            ["read", "transcript.md", "--session", "s1", "--start", "9", "--end", "3"],
+            "--end: line 3 is before line 9; ",
+        ),
+        (["retrieve", "c1", "--lines", "9-3"], "--lines: start 9 must be at least 1 and not behind end 3; "),
+        (["read", "sessions"], "no file 'sessions'; it is a directory; `buoyline glob 'sessions/*'` lists it"),
+    ],
+)
+def test_an_error_of_a_lookup_names_what_was_typed(workdir: Path, command: list[str], words: str) -> None:
+    refused = _run(workdir, *command)
+    assert refused.exit_code in {1, 2}
+    assert refused.stderr.startswith(f"buoyline: error: {words}")
+
+
+def test_an_answer_of_a_lookup_names_options(workdir: Path) -> None:
+    assert "\n[With --ignore-case 20 hits, " in _run(workdir, "grep", "Question", "--session", "s1").stdout
+    (workdir / "long.txt").write_text("x" * 3_000)
+    assert "`buoyline read PATH --start LINE --column COLUMN` shows it" in _run(workdir, "grep", "x", "long.txt").stdout
+
+
+def test_numbers_without_a_use_are_no_errors_about_something_else(workdir: Path) -> None:
+    huge = "9" * 30
+    assert "has 3 lines; there is no line 9" in _run(workdir, "read", "c1", "--start", huge).stdout
+    assert "1| one" in _run(workdir, "retrieve", "c1", "-C", huge).stdout
+
+
+def test_a_document_that_is_nested_too_deeply_is_a_file_that_cannot_be_queried(workdir: Path) -> None:
+    (workdir / "deep.json").write_text("[" * 100_000 + "]" * 100_000)
+    refused = _run(workdir, "query", "@", "deep.json")
+    (workdir / "deep.json").unlink()
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert f"{workdir / 'deep.json'}: the file is nested too deeply; use grep and read, or " in refused.stderr
+
+
 def test_a_directory_that_cannot_be_read_is_not_offered_in_another_session(workdir: Path) -> None:
     refused = _run(workdir, "read", "sessions/s1")
     assert refused.exit_code == 1
@@ -292,13 +342,13 @@ def test_the_workdir_may_come_from_the_environment(workdir: Path) -> None:
         (("read", "../../etc/passwd"), 2, "must not hold '..'"),
         (("read", "/etc/passwd"), 2, "lies outside the workspace"),
         (("grep", "(?<!a)b"), 2, "RE2 syntax"),
-        (("search", "?!"), 2, "query: has no word"),
-        (("read", "workspace.json", "--max-tokens", "1"), 2, "max_tokens: 1 is too small"),
+        (("search", "?!"), 2, "QUERY: has no word"),
+        (("read", "workspace.json", "--max-tokens", "1"), 2, "--max-tokens: 1 is too small"),
         (("read", "workspace.json", "--column", "0"), 2, "try `buoyline read --help`"),
-        (("read", "workspace.json", "--start", "0"), 2, "start: 0 is no line; lines count from 1"),
+        (("read", "workspace.json", "--start", "0"), 2, "--start: 0 is no line; lines count from 1"),
         (("show", "s1", "--messages", "9-3"), 2, "not a range of messages"),
-        (("query", "SELECT 1", "workspace.json", "--timeout", "nan"), 2, "timeout_s: nan is not above 0"),
-        (("query", "SELECT 1", "workspace.json", "--timeout", "inf"), 2, "timeout_s: inf is not above 0"),
+        (("query", "SELECT 1", "workspace.json", "--timeout", "nan"), 2, "--timeout: nan is not above 0"),
+        (("query", "SELECT 1", "workspace.json", "--timeout", "inf"), 2, "--timeout: inf is not above 0"),
         (("query", "SELECT 1", "workspace.json", "--timeout", "1e9"), 2, "at most 1,000,000"),
         (("sessions", "--limit", "9" * 30), 2, "try `buoyline sessions --help`"),
         (("nonsense",), 2, "No such command 'nonsense'; try `buoyline --help`"),

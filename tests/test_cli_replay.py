@@ -210,6 +210,11 @@ def test_a_preview_is_within_its_budget_and_names_the_file(tmp_path: Path) -> No
     assert "5001: " in found["text"]
 
 
+def test_one_message_is_counted_in_the_singular(tmp_path: Path) -> None:
+    done = buoyline("replay", recording(tmp_path / "one.jsonl", [{"role": "user", "content": "x"}]), cwd=tmp_path)
+    assert "\n1 message, 1 model call, window 128,000 tokens\n" in done.stdout
+
+
 def test_a_disk_without_space_is_one_clear_line_that_says_what_to_do(tmp_path: Path, session: Path) -> None:
     # A limit on the size of files refuses as a full disk does, and takes no privileges.
     command = f"ulimit -f 8; {shlex.quote(sys.executable)} -m buoyline replay {shlex.quote(str(session))} --workdir w"

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import print_json, print_problems, print_text
-from buoyline.errors import BuoylineError, MessageError, NotFoundError
+from buoyline.errors import BuoylineError, ConfigError, MessageError, NotFoundError
 from buoyline.lookups import Answer, glob, grep, query, read, retrieve, search
 from buoyline.lookups.paths import resolve_path
 from buoyline.lookups.references import Content, JsonContent, MediaContent
@@ -22,6 +23,16 @@ from buoyline.workspace import LocalWorkspace
 
 _MAX_SESSIONS = 1_000
 _MAX_HINTS = 3
+_TOOL_WORDS = {
+    "[With ignore_case ": "[With --ignore-case ",
+    "read with start=line, column=column shows": "`buoyline read PATH --start LINE --column COLUMN` shows",
+    "with literal the text": "with --literal the text",
+    "begin again without after": "begin again without --after",
+    "give start and end,": "give --start and --end,",
+    "give a pattern or a line_range": "give --pattern or --lines",
+    "leave out pattern, line_range and context_lines": "leave out --pattern, --lines and --context",
+}
+"""Names of a tool's arguments in answers and errors, and the options that a person types."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -161,7 +172,7 @@ def query_command(expression: str, paths: tuple[str, ...], workdir: Path, **opti
 
 def _look_up(lookup: Callable[..., Answer], workdir: Path, *asked: Any, as_json: bool, **options: Any) -> int:
     workspace = existing_workspace(workdir)
-    with hinting_at_sessions(workspace):
+    with _errors_for_people(workspace):
         answer = lookup(workspace, *asked, spelling=_as_options, **options)
     if as_json:
         lines = [{**dataclasses.asdict(line), "text": line.text} for line in answer.lines]
@@ -170,7 +181,8 @@ def _look_up(lookup: Callable[..., Answer], workdir: Path, *asked: Any, as_json:
         found = {"path": answer.path, "lines": lines, "paths": answer.paths, "total": answer.total}
         print_json({**found, "next": dict(answer.next)})
     else:
-        print_text(answer.text)
+        rows = answer.text.split("\n")
+        print_text("\n".join(_in_options(row) if row.startswith("[") else row for row in rows))
     return print_problems([f"{workspace.files.path(path)}: {reason}" for path, reason in answer.unread.items()])
 
 
@@ -191,22 +203,39 @@ def path_from_here(workdir: Path, path: str) -> str:
 
 
 @contextlib.contextmanager
-def hinting_at_sessions(workspace: LocalWorkspace) -> Generator[None]:
-    """Add the option that finds what was meant to an error of a lookup, whose own words are also for models.
+def _errors_for_people(workspace: LocalWorkspace) -> Generator[None]:
+    """Spell an error of a lookup, whose own words are also for models, with the options of the command.
 
     Raises:
-        NotFoundError: The error of the block, with that hint.
+        ConfigError: The error of the block, with the option instead of the argument.
+        NotFoundError: The error of the block, with the option that finds what was meant.
     """
     try:
         yield
+    except ConfigError as error:
+        raise ConfigError(_option_of(error.setting), _in_options(error.problem)) from error
     except NotFoundError as error:
         if error.kind == "session":
             raise NotFoundError(error.kind, error.name, "`buoyline sessions` lists those there are") from error
         sessions = _sessions_with(workspace, error.name)
-        if not sessions:
-            raise
         meant = " or ".join(f"--session {shlex.quote(session)}" for session in sessions)
-        raise NotFoundError(error.kind, error.name, f"did you mean {meant}? {error.hint}") from error
+        hint = re.sub(r"\bglob\((.+)\) lists it", r"`buoyline glob \1` lists it", error.hint)
+        raise NotFoundError(error.kind, error.name, f"did you mean {meant}? {hint}" if meant else hint) from error
+
+
+def _option_of(setting: str) -> str:
+    """Return the option or argument of the running command for *setting* of a lookup."""
+    context, name = click.get_current_context(), setting.partition(".")[0]
+    if name == "end" and context.get_parameter_source(name) is ParameterSource.DEFAULT:
+        return "PATH"  # which names lines, too
+    options = (param for param in context.command.params if isinstance(param, click.Option) and param.name == name)
+    return next((max(option.opts, key=len) for option in options), name.upper())
+
+
+def _in_options(text: str) -> str:
+    for words, options in _TOOL_WORDS.items():
+        text = text.replace(words, options)
+    return text
 
 
 def _sessions_with(workspace: LocalWorkspace, name: str) -> list[str]:
@@ -258,7 +287,7 @@ def retrieve_command(
     Example: buoyline retrieve toolu_01A --session s1 --pattern "error|failed" -C 2
     """
     workspace = existing_workspace(workdir)
-    with hinting_at_sessions(workspace):
+    with _errors_for_people(workspace):
         found = retrieve(
             workspace,
             path_from_here(workdir, reference),

@@ -380,10 +380,11 @@ def _compression(summary: Summary, verified: Sequence[SummaryVerified]) -> dict[
 
 def _manager_in_words(totals: dict[str, Any]) -> str:
     asked, active, reduced = totals["asked"], totals["active"], totals["reduced"]
-    done = f"reduced {reduced:,} times, {totals['messages']:,} messages and {totals['tokens']:,} tokens less"
+    less = f"{counted(totals['messages'], 'message')} and {counted(totals['tokens'], 'token')} less"
+    done = f"reduced {counted(reduced, 'time')}, {less}"
     problems = "".join(f"; {problem}" for problem in totals["problems"])
     name = f"{totals['hook']}[{totals['number']}] {totals['type_name']}"
-    return f"{name}: active {active:,} of {asked:,} times, {done}{problems}"
+    return f"{name}: active {active:,} of {counted(asked, 'time')}, {done}{problems}"
 
 
 def _in_words(report: dict[str, Any]) -> Iterator[str]:
@@ -394,7 +395,8 @@ def _in_words(report: dict[str, Any]) -> Iterator[str]:
     yield from costs_in_words(report)
     yield f"Details: {show}"
     yield ""
-    yield f"{report['messages']:,} messages, {report['steps']:,} model calls, window {report['context_size']:,} tokens"
+    size = f"window {report['context_size']:,} tokens"
+    yield f"{counted(report['messages'], 'message')}, {counted(report['steps'], 'model call')}, {size}"
     yield from _recording_in_words(report["recording"])
     peak, peak_without = report["peak_tokens"], report["peak_tokens_unmanaged"]
     reusable, reusable_without = report["reusable_tokens"], report["reusable_tokens_unmanaged"]
@@ -423,6 +425,8 @@ def _in_words(report: dict[str, Any]) -> Iterator[str]:
 def _recording_in_words(recording: dict[str, Any]) -> Iterator[str]:
     if skipped := recording["skipped"]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in skipped.items())
-        yield f"{recording['form']}, without its {sum(skipped.values()):,} records that are not messages: {kinds}"
+        records = counted(sum(skipped.values()), "record that is no message", "records that are no messages")
+        yield f"{recording['form']}, without {records}: {kinds}"
     if recording["compactions"]:
-        yield f"compacted {recording['compactions']:,} times when it was recorded; replayed whole, with those summaries"
+        times = counted(recording["compactions"], "time")
+        yield f"compacted {times} when it was recorded; replayed whole, with those summaries"

@@ -88,7 +88,7 @@ def main() -> int:
     except MemoryError:
         content = "it takes too much memory; narrow the expression"
     except RecursionError:
-        content = "the document or the expression is nested too deeply"
+        content = "it or its result is nested too deeply"
     except ValueError as error:  # the errors of jmespath included
         content = " ".join(str(error).split())
     else:
@@ -107,6 +107,8 @@ def _document(number: int, text: str) -> Document:
         return _parsed(text)
     except ValueError as error:
         raise ValueError(f"document {number}: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"document {number}: the file is nested too deeply") from error
 
 
 def _joined(pieces: Iterator[str], max_bytes: int) -> str:

@@ -137,7 +137,7 @@ def read(
     if described is not None:
         return Answer(text=described, path=resolved.name)
     total = count_lines(texts.chunks(resolved.name))
-    first = max(start if start > 0 else total + start + 1, resolved.first)
+    first = min(max(start if start > 0 else total + start + 1, resolved.first), sys.maxsize)
     last = min(sys.maxsize if end is None else end, resolved.last)
     if last < first:
         raise ConfigError("end", f"line {last} is before line {first}; lines count from 1, the last one included")

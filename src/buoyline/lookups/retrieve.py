@@ -254,8 +254,9 @@ def _context(context_lines: Any) -> int | None:
 def _whole_number(name: str, value: Any) -> int:
     """Return *value* as a number; models also write it as text, or with a fraction of zero."""
     try:
-        if isinstance(value, (int, float, str)) and not isinstance(value, bool) and int(value) == float(value):
-            return int(value)
+        number = int(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else None
+        if number is not None and (isinstance(value, int) or number == float(value)):
+            return number
     except (ValueError, OverflowError):
         pass
     raise ConfigError(name, f"must be a whole number, not {str(value)[:80]!r}")
