@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from command_line import buoyline_process
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -522,3 +523,16 @@ def test_a_lookup_that_can_read_nothing_is_an_error(tmp_path: Path) -> None:
     for lookup in (grep, search):
         with pytest.raises(StorageError, match="is a link, which is not followed"):
             lookup(workspace, "staging")
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_command_reports_a_damaged_index_as_it_reports_all_else(tmp_path: Path) -> None:
+    workspace = filled(tmp_path)
+    store(workspace, "s1", "large", "a line about berths\n" * 250_000)
+    search(workspace, "staging port")
+    (tmp_path / INDEX).write_bytes(b"no database" * 1_000)
+    done = buoyline_process("search", "staging port", "--workdir", tmp_path)
+    assert done.returncode == 0
+    assert "Which port did we choose for staging?" in done.stdout
+    assert done.stderr.startswith("buoyline: the index of words is damaged (")
+    assert done.stderr.count("\n") == 1

@@ -78,9 +78,15 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
+        import logging  # noqa: PLC0415 - as below
+
+        from buoyline.cli.output import NoticeHandler  # noqa: PLC0415 - as below
         from buoyline.messages.registry import register_installed_dialects  # noqa: PLC0415 - 0.1 s, not for `buoyline --help`
 
         register_installed_dialects()
+        logger = logging.getLogger("buoyline")
+        if not logger.hasHandlers():
+            logger.addHandler(NoticeHandler(logging.WARNING))
         module, _ = COMMANDS[cmd_name]
         command = getattr(importlib.import_module(f"buoyline.cli.{module}"), f"{cmd_name}_command")
         return command if isinstance(command, click.Command) else None

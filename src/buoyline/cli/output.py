@@ -3,6 +3,7 @@
 Columns are our own: rich would take 0.1 s to import, and it formats cells that may hold any text.
 """
 
+import logging
 import os
 import re
 import shutil
@@ -99,6 +100,14 @@ def print_text(text: str) -> None:
 def print_notices(notices: Iterable[str]) -> None:
     """Print each of *notices* as one line on stderr."""
     print_lines((f"buoyline: {' '.join(notice.split())}" for notice in notices), is_error=True)
+
+
+class NoticeHandler(logging.Handler):
+    """Prints what the library logs as `print_notices` does; Python would print warnings without a prefix."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        print_notices([record.getMessage()])
 
 
 def print_problems(problems: Sequence[str]) -> int:
