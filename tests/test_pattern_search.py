@@ -69,6 +69,21 @@ def test_what_is_found_in_a_line_depends_on_that_line_alone(
     assert {hit.number for hit in whole} <= true
 
 
+@given(
+    gaps=st.lists(st.integers(0, 1_500), max_size=40),
+    word=st.sampled_from(["needle", "n" * 300, "né"]),
+    pattern=st.sampled_from(["n", "n+", r"\bn", "need|né", "x$"]),
+    block=st.integers(1_100, 4_000),
+)
+def test_the_windows_of_a_long_line_find_what_one_window_finds(
+    gaps: list[int], word: str, pattern: str, block: int
+) -> None:
+    line = " ".join(word + "-" * gap for gap in gaps) + "-" * 1_100 + "x"
+    content = f"{line}\nneedle x\n{line}".encode()
+    find = compile_pattern(pattern)
+    assert list(hits([content], find, block_bytes=block, overlap_bytes=1_000)) == list(hits([content], find))
+
+
 @given(sizes=st.lists(st.integers(0, 30_000), min_size=1, max_size=8), at=st.integers(0, 7), count=st.integers(0, 9))
 def test_the_lines_before_a_line_are_found_backwards(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], at: int, count: int

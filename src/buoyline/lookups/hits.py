@@ -109,14 +109,15 @@ def hits(
         block_bytes: How much of one line is searched at once; None for a size that suits the pattern.
         overlap_bytes: How much of a block is searched again with the next one; less than *block_bytes*.
     """
-    newest = LineHit(0, 0)
+    newest, searched = LineHit(0, 0), 0
     if block_bytes is None:
         block_bytes = max(2 * overlap_bytes, min(BLOCK_BYTES, _BLOCK_STEPS // pattern.program_size))
     for block in blocks(chunks, block_bytes, overlap_bytes):
         if is_over():
             return
-        for hit in _hits_in(block, pattern.find_first):
-            if hit > newest:  # two windows of a line may both hold the first match of the second
+        for hit, shown in _hits_in(block, pattern.find_first, searched):
+            searched = shown
+            if hit > newest:  # a line that is not long has one hit, and may still have several windows
                 newest = hit
                 yield hit
             if is_over():
@@ -164,10 +165,15 @@ def _is_too_long(held: bytes, block_bytes: int) -> bool:
     return len(held) > block_bytes and held.find(b"\n", 0, block_bytes + 1) < 0
 
 
-def _hits_in(block: SearchBlock, find_first: FindFirst) -> Iterator[LineHit]:
+def _hits_in(block: SearchBlock, find_first: FindFirst, searched: int) -> Iterator[tuple[LineHit, int]]:
+    """Yield each hit with the offset in the file up to which it is shown; up to *searched*, earlier hits are."""
     content = block.content
-    # Inside a line, the first byte has been searched already. It is the context of `^` and `\b`.
-    position = 0 if block.column == 1 else 1
+    position = 0
+    if block.column > 1:
+        # Inside a line, the first byte has been searched already. It is the context of `^` and `\b`.
+        position = max(searched - block.offset, 1)
+        end = content.find(b"\n")
+        position = end + 1 if 0 <= end < position else position
     cursor = _Cursor(block)
     while (
         position < block.last_end and 0 <= (start := find_first(content, position, block.last_end)) <= block.last_start
@@ -180,12 +186,13 @@ def _hits_in(block: SearchBlock, find_first: FindFirst) -> Iterator[LineHit]:
         column = cursor.column_at(start, begin)
         offset = block.offset + begin if begin else block.line.offset
         if _is_long(block, begin, end):
-            yield LineHit(cursor.number, max(column - _CHARS_BEFORE_MATCH, 1), offset)
+            hit = LineHit(cursor.number, max(column - _CHARS_BEFORE_MATCH, 1), offset)
             position = start + _SHOWN_BYTES_FROM_MATCH
+            yield hit, block.offset + position
             position = end + 1 if position > end else position
         else:
-            yield LineHit(cursor.number, 1, offset)
             position = end + 1
+            yield LineHit(cursor.number, 1, offset), block.offset + position
 
 
 class _Cursor:
