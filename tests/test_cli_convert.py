@@ -66,7 +66,9 @@ def test_what_was_printed_can_be_replayed(workdir: Path, tmp_path: Path) -> None
 
 
 def test_a_session_or_a_dialect_that_is_none_is_said(workdir: Path) -> None:
-    assert _run(workdir, "s2", "--to", "openai").exit_code == 1
+    unknown = _run(workdir, "s2", "--to", "openai")
+    assert unknown.exit_code == 1
+    assert "no session 's2'; `buoyline sessions` lists those there are" in unknown.stderr
     assert _run(workdir, "s1", "--to", "cobol").exit_code == 2
     assert _run(workdir, "s1").exit_code == 2
 

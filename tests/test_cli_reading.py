@@ -396,12 +396,13 @@ def test_a_workspace_without_sessions_is_no_error(tmp_path: Path) -> None:
     assert _json(tmp_path, "sessions") == []
 
 
-def test_a_reader_that_stops_listening_is_no_error(workdir: Path) -> None:
-    (workdir / "long.txt").write_text("some words on a line\n" * 50_000, "utf-8")
-    command = [sys.executable, "-m", "buoyline", "read", "long.txt", "--max-tokens", "300000"]
-    with subprocess.Popen(
-        [*command, "--workdir", str(workdir)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+@pytest.mark.parametrize("command", [["read", "long.txt", "--max-tokens", "300000"], ["demo"]])
+def test_a_reader_that_stops_listening_is_no_error(tmp_path: Path, command: list[str]) -> None:
+    if command != ["demo"]:
+        asyncio.run(LocalWorkspace(tmp_path, durability="off").archive("s1", [{"role": "user", "content": "hello"}]))
+        (tmp_path / "long.txt").write_text("some words on a line\n" * 50_000, "utf-8")
+    command = [sys.executable, "-m", "buoyline", *command, "--workdir", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.readline()

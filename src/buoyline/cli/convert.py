@@ -30,6 +30,7 @@ def convert_command(session: str, dialect: str, *, workdir: Any, is_whole: bool,
     Example: buoyline convert s1 --to bedrock > s1.jsonl
     """
     workspace = existing_workspace(workdir)
+    workspace.session(session)  # whose error names `buoyline sessions`
     found = asyncio.run(_messages(workspace, session, is_whole=is_whole))
     natives = [dialect_named(name).from_json(value) for name, value in found]
     converted = convert(natives, to=dialect, from_=[name for name, _ in found])
@@ -47,15 +48,15 @@ async def _messages(workspace: LocalWorkspace, session_id: str, *, is_whole: boo
     """Return the messages, each with its dialect.
 
     Raises:
-        NotFoundError: There is no such session, or it has no window.
+        NotFoundError: The session has no window.
         CorruptError: A file is not as it was written.
     """
     try:
         state = await workspace.load_window(session_id)
     except NotFoundError as error:
-        if not is_whole and error.kind != "session":
+        if not is_whole:
             raise NotFoundError(error.kind, error.name, "--all prints its archived messages") from error
-        archived = await workspace.load_messages(session_id, 0, sys.maxsize) if is_whole else []
+        archived = await workspace.load_messages(session_id, 0, sys.maxsize)
         if not archived:
             raise
         return archived

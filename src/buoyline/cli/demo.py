@@ -87,6 +87,14 @@ class Screen:
         return substitute if self.is_ascii else sign
 
 
+class _Terminal(Console):
+    """A console whose reader may go: rich would end with 1, as if the demo had failed."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the command end as all others do."""
+        raise  # noqa: PLE0704 - rich calls this while it handles the error
+
+
 class ToolUse(NamedTuple):
     """A call, its output, and the tokens of the whole output."""
 
@@ -377,7 +385,7 @@ def demo_command(workdir: Path | None, context_size: int, *, as_json: bool) -> i
         directory = Path(tempfile.mkdtemp(prefix="buoyline-demo-")) if workdir is None else workdir
     except OSError as error:
         raise storage_error(error) from error
-    screen = Screen(Console(highlight=False, emoji=False, quiet=as_json))
+    screen = Screen(_Terminal(highlight=False, emoji=False, quiet=as_json))
     demo = Demo(machine, directory, size=context_size, screen=screen)
     screen.title("buoyline demo")
     screen.paragraph(
