@@ -351,13 +351,15 @@ def test_the_workdir_may_come_from_the_environment(workdir: Path) -> None:
         (("query", "SELECT 1", "workspace.json", "--timeout", "inf"), 2, "--timeout: inf is not above 0"),
         (("query", "SELECT 1", "workspace.json", "--timeout", "1e9"), 2, "at most 1,000,000"),
         (("sessions", "--limit", "9" * 30), 2, "try `buoyline sessions --help`"),
+        (("repair", "--from", "/nowhere"), 1, "no copy of a workspace '/nowhere'; name its directory"),
+        (("context",), 2, "Missing command; try `buoyline context --help`"),
         (("nonsense",), 2, "No such command 'nonsense'; try `buoyline --help`"),
     ],
 )
 def test_an_error_is_one_line_that_says_what_to_do(
     workdir: Path, args: tuple[str, ...], status: int, words: str
 ) -> None:
-    done = buoyline(*args, *(["--workdir", str(workdir)] if args != ("nonsense",) else []))
+    done = buoyline(*args, *(["--workdir", str(workdir)] if args not in {("nonsense",), ("context",)} else []))
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.startswith("buoyline: error: ")
     assert words in done.stderr

@@ -76,7 +76,7 @@ def _with_problems(command: Callable[P, int]) -> Callable[P, int]:
     return run
 
 
-@click.group("context")
+@click.group("context", no_args_is_help=False)
 def context_command() -> None:
     """Store, check and explain context-management documents.
 

@@ -221,7 +221,8 @@ def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **op
     found = _read(recording, options["dialect"])
     beyond = [line for line in options["compress_at"] if line >= len(found.messages)]
     if beyond:
-        raise click.BadParameter(f"message {beyond[0]} is behind the last one, {len(found.messages) - 1}")
+        problem = f"message {beyond[0]} is behind the last one, {len(found.messages) - 1}"
+        raise click.BadParameter(problem, param_hint="--compress-at")
     session_id = options["session_id"] or ("stdin" if recording == _STDIN else recording.stem)
     with _directory(workdir) as directory, _free(directory, session_id, overwrite=options["overwrite"]):
         seen, window = asyncio.run(_replayed(found.messages, session_id, directory, options))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from buoyline.errors import BuoylineError, CorruptError, FormatVersionError, MessageError
+from buoyline.errors import BuoylineError, CorruptError, FormatVersionError, MessageError, NotFoundError
 from buoyline.maintenance.restore import (
     better_journal,
     better_window,
@@ -470,7 +470,10 @@ def repair(
     """
     source = None if copy is None else LocalWorkspace(copy)
     if source is not None:
-        source.check()
+        try:
+            source.check()
+        except NotFoundError as error:
+            raise NotFoundError("copy of a workspace", error.name, "name its directory") from error
     repairer = Repairer(workspace, None if source is None else source.files, is_dry_run=dry_run)
     if _is_newer(workspace):
         return _outcome(repairer, verify(workspace, hashes=False))
