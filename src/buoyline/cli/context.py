@@ -13,6 +13,7 @@ import click
 from buoyline.cli.options import allow_option, json_option, workdir_option
 from buoyline.cli.output import (
     columns,
+    counted,
     print_answer,
     print_json,
     print_lines,
@@ -360,7 +361,7 @@ def _verdict(found: ContextManagement | Activation) -> str:
     if isinstance(found, Activation):
         return f"an activation rule: runs {found.in_words()}"
     count = sum(map(len, found.hooks.values()))
-    return f"a document with {count} manager{'' if count == 1 else 's'}; it can be acted on"
+    return f"a document with {counted(count, 'manager')}; it can be acted on"
 
 
 def _advice_lines(document: ContextManagement) -> Iterator[str]:

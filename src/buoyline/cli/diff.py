@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import columns, counted, local_time, print_answer, progress, terminal_width
+from buoyline.cli.output import columns, counted, cut, local_time, print_answer, progress, terminal_width
 from buoyline.inspect.diff import Difference, OffloadedFile, SeenMessage, difference
 
 T = TypeVar("T")
@@ -23,7 +23,8 @@ _COLOURS: Final = {
 }
 _SHOWN_MESSAGES = 20
 _SHOWN_SENTENCES = 100
-_SENTENCE_CHARS = 160
+_SENTENCE_CHARS = 161
+_TOOL_CHARS = 31
 _SHOWN_CLAIMS = 20
 
 
@@ -107,7 +108,7 @@ def _row(message: SeenMessage) -> Sequence[str | int]:
     kept = "(also in the prefix) " if message.stands_again else ""
     # The stub of an offloaded result would only repeat its path.
     said = kept + ("; ".join(map(_file, message.offloaded)) or message.begins)
-    return f"{message.message}", message.role, _cut(message.tool, 30), message.tokens, lines, said
+    return f"{message.message}", message.role, cut(message.tool, _TOOL_CHARS), message.tokens, lines, said
 
 
 def _file(offloaded: OffloadedFile) -> str:
@@ -125,7 +126,7 @@ def _sentences(found: Difference, *, full: bool) -> Iterator[str]:
         if sentence.field != field:
             field = sentence.field
             yield field
-        yield f"  {sentence.text if full else _cut(sentence.text, _SENTENCE_CHARS)}"
+        yield f"  {sentence.text if full else cut(sentence.text, _SENTENCE_CHARS)}"
         if not sentence.citations:
             yield "    (no citation)"
         for cited in sentence.citations:
@@ -141,7 +142,3 @@ def _claims(found: Difference, *, full: bool) -> Iterator[str]:
     more = "" if len(shown) == len(unverified) else f", … {len(unverified) - len(shown):,} more"
     yield ""
     yield f"unverified claims: {', '.join(shown)}{more}" if unverified else "unverified claims: none"
-
-
-def _cut(text: str, chars: int) -> str:
-    return text if len(text) <= chars else f"{text[:chars]}…"

@@ -136,7 +136,7 @@ def columns(rows: Sequence[Sequence[str | int]], width: int | None = None) -> It
     indent = " " * (sum(before) + _GAP * len(before))
     for row in shown:
         cells = (
-            cell.rjust(size) if right else _cut(cell, size).ljust(size)
+            cell.rjust(size) if right else cut(cell, size).ljust(size)
             for cell, size, right in zip(row[:-1], before, is_number, strict=False)
         )
         last_cell = row[-1].rjust(last) if is_number[-1] else row[-1]
@@ -154,7 +154,8 @@ def _narrow(widths: list[int], is_number: Sequence[bool], room: int) -> None:
         widths[widest] -= 1
 
 
-def _cut(text: str, chars: int) -> str:
+def cut(text: str, chars: int) -> str:
+    """Return *text*, or its beginning and an ellipsis, in at most *chars* characters."""
     return text if len(text) <= chars else f"{text[: chars - 1]}…"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import branches, counted, how_long_ago, local_time, print_json, print_lines, print_report
+from buoyline.cli.output import branches, counted, cut, how_long_ago, local_time, print_json, print_lines, print_report
 from buoyline.cli.sessions import Inventory, inventory_of
 from buoyline.errors import CorruptError, NotFoundError
 from buoyline.lookups.answer import Line
@@ -19,7 +19,7 @@ from buoyline.offloader.protocol import WindowState
 from buoyline.offloader.transcript import render
 from buoyline.workspace import LocalWorkspace, StoredSession, layout
 
-_FIELD_CHARS = 200
+_FIELD_CHARS = 201
 _SHOWN_CLAIMS = 5
 
 
@@ -61,7 +61,7 @@ def in_short(summary: Mapping[str, Any]) -> Iterator[str]:
     fields: Mapping[str, Any] = summary.get("fields") or {}
     for name, value in fields.items():
         text = " ".join(str(value).split())
-        yield f"  {name}: {text if len(text) <= _FIELD_CHARS else text[:_FIELD_CHARS] + '…'}"
+        yield f"  {name}: {cut(text, _FIELD_CHARS)}"
 
 
 _SHOWN_RESULTS = 20

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import columns, counted, print_answer, terminal_width
+from buoyline.cli.output import columns, counted, cut, print_answer, terminal_width
 from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.extractive.work import work_of
 from buoyline.compression.pointers import Pointer
@@ -22,7 +22,7 @@ from buoyline.workspace.index import Index
 
 _COLOURS: Final = {"passes": "green", "fails": "red", "open": "yellow", "deleted": "red", "created": "green"}
 _SHOWN: Final = 20
-_CHARS: Final = 160
+_CHARS: Final = 161
 
 
 @click.command("state")
@@ -98,7 +98,7 @@ def _table(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]], *,
     if len(shown) < len(rows):
         yield f"… {len(rows) - len(shown):,} older; --full lists them"
     if shown:
-        texts = [[text if full else _cut(text) for text in row] for row in shown]
+        texts = [[text if full else cut(text, _CHARS) for text in row] for row in shown]
         yield from columns([heading, *texts], terminal_width())
 
 
@@ -132,10 +132,6 @@ def _stale(state: WorkState, last: int) -> str:
 
 def _lines(pointers: Sequence[Pointer]) -> str:
     return ", ".join(f"{one.path}:{one.start}" + (f"-{one.end}" if one.end > one.start else "") for one in pointers)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _CHARS else f"{text[:_CHARS]}…"
 
 
 # The state of the work of a stored session, from its files.
