@@ -815,6 +815,25 @@ async def test_a_message_that_could_never_be_written_is_refused_when_it_is_added
     assert await opened.prepare() == [user("fine")]
 
 
+@pytest.mark.parametrize("when", ["before it is written", "afterwards"])
+async def test_a_message_that_is_spoiled_after_it_was_added_is_not_written_down(tmp_path: Path, when: str) -> None:
+    opened = window(tmp_path)
+    spoiled = user("fine")
+    await opened.add(user("first"))
+    await opened.add(spoiled)
+    if when == "afterwards":
+        await opened.prepare()
+    spoiled["role"] = "banana"
+    with pytest.raises(MessageError, match=r"message 1: it was changed after it was added.*'banana'.*undo"):
+        await (opened.compress(before=1) if when == "afterwards" else opened.prepare())
+    spoiled["role"] = "user"
+    await opened.add(user("last"))
+    handed_out = await opened.prepare()
+
+    assert handed_out[-2:] == [user("fine"), user("last")]
+    assert (await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")).messages == handed_out
+
+
 async def test_a_call_id_of_any_length_names_a_file(tmp_path: Path) -> None:
     opened = window(tmp_path)
     await opened.add(call("c" * 5000))

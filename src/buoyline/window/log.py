@@ -117,6 +117,7 @@ class ContextLog:
         """Write a change.
 
         Raises:
+            MessageError: A message was changed after it was added, and another process could not read it.
             StaleWindowError: See `check`.
         """
         if self.log is None or write is None:
@@ -124,6 +125,7 @@ class ContextLog:
         entries = write.new if isinstance(write, Extend) else (*write.state.leading, *write.state.messages)
         natives, times, dialects = list[Any](), list[str](), list[str]()
         for entry in entries:
+            entry.check()
             natives.append(entry.native)
             times.append(entry.added)
             dialects.append(entry.dialect)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, overload
 
 from buoyline.compression import Summary
 from buoyline.compression.summary import BatchReference
+from buoyline.errors import MessageError
 from buoyline.management.context import ContextMessage, ContextView
 from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.messages.dialect import Blocks, Dialect
@@ -65,6 +66,18 @@ class Entry:
         """Return the native message's own JSON value, as it comes back from disk."""
         value: dict[str, Any] = parse(spell(dialect_named(self.dialect).to_json(self.native)))
         return value
+
+    def check(self) -> None:
+        """Check that another process can read the native message, which its owner may have changed since.
+
+        Raises:
+            MessageError: It is a message no longer.
+        """
+        try:
+            dialect_named(self.dialect).view(self.native)
+        except MessageError as error:
+            reason = f"it was changed after it was added, and is no message now: {error.reason}; undo the change"
+            raise MessageError(reason, None if self.index < 0 else self.index) from error
 
     def with_results(self, results: Mapping[int, Blocks], counter: TextCounter) -> "Entry":
         """Return the entry with other blocks in the n-th results; see `Dialect.with_results`."""
