@@ -13,6 +13,9 @@ from buoyline.tokens.messages import count_tools
 from buoyline.window.state import State
 from buoyline.window.usage import UsageCalibration
 
+_NAMED_PINS = 5
+"""So many pins are in an error."""
+
 _LEAST_LEFT = 1 / 4
 _KNOWN_TURNS = 6
 """The growth of a context is that of so many turns, at least."""
@@ -110,20 +113,21 @@ class TokenBudget:
         """
         return self.tokens(state) > self._line(state, trigger_tokens)
 
-    def check(self, state: State, added_tokens: int = 0) -> None:
+    def check(self, state: State) -> None:
         """Check that there is room for more than system prompt, tools, system messages and pins.
 
-        Args:
-            state: The context.
-            added_tokens: Tokens of added messages that stay, too.
-
         Raises:
-            ContextOverflowError: There is none.
+            ContextOverflowError: There is none; the error names the largest pins.
         """
-        needed = self.least_tokens(state) + added_tokens
+        needed = self.least_tokens(state)
         if needed > self.limit:
             beside = f" beside an answer of {self.max_output_tokens:,} tokens" if self.max_output_tokens else ""
             reason = f"system prompt, tools and pinned messages leave no room{beside}; use a larger window or pin less"
+            pins = [entry for entry in (*state.prefix, *state.messages) if entry.pinned]
+            pins = sorted(pins, key=lambda entry: entry.tokens, reverse=True)[:_NAMED_PINS]
+            if pins:
+                named = ", ".join(f"message {entry.index} ({entry.tokens:,} tokens)" for entry in pins)
+                reason += f", or unpin messages by index with ContextWindow.unpin, the largest being {named}"
             raise ContextOverflowError(needed, self.limit, reason)
 
     def exceeding(self, state: State) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from buoyline.compression import Compressor, ContextConfig, Summary
@@ -10,14 +10,14 @@ from buoyline.compression.compressor import MessageRange
 from buoyline.compression.plan import Plan, awaited_from, legal_cut_before, plan
 from buoyline.compression.summary import AgentRequest
 from buoyline.compression.summary_text import ArchiveLocation
-from buoyline.errors import SummaryError
+from buoyline.errors import NotFoundError, SummaryError
 from buoyline.management.context import ContextView
 from buoyline.management.rules import LegalCuts, closed
 from buoyline.messages.jsonl import is_object
 from buoyline.messages.registry import dialect_named
 from buoyline.window.context import Context
 from buoyline.window.events import ContextCompressed, MessagesArchived
-from buoyline.window.log import Change, Replace
+from buoyline.window.log import Change, Extend, Replace
 from buoyline.window.offloading import ResultOffloader
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of, situation_of
 from buoyline.window.tasks import completed
@@ -164,8 +164,11 @@ class Compaction:
 
     def view(self) -> ContextView:
         """Return the context as managers see it, by our own count."""
+        return self._view_of(self.context.whole)
+
+    def _view_of(self, state: State) -> ContextView:
         budget = self.context.budget
-        return situation_of(self.context.whole, budget.counter, budget.fixed_tokens)
+        return situation_of(state, budget.counter, budget.fixed_tokens)
 
     async def compact(
         self,
@@ -328,6 +331,17 @@ class Compaction:
                 said = replace(self._message(text, eviction.cut), is_notice=True)
         await self.context.commit(lambda now: eviction.change(now, now.summary, said))
 
+    async def unpin(self, indexes: Collection[int]) -> None:
+        """Unpin the messages *indexes*, and the calls and results that belong to them.
+
+        Those that are archived are evicted, except for system messages.
+
+        Raises:
+            NotFoundError: One of them is not pinned; nothing was changed.
+            StorageError: The file system refused; the context is as it was.
+        """
+        await completed(self._unpin(indexes))
+
     async def finish(self) -> None:
         """Show a summary that is in the log already, if that failed, or another process ended before it."""
         if self.unshown is not None:
@@ -339,6 +353,41 @@ class Compaction:
         if summaries and archived > self.first and summaries[-1].messages == (self.first, archived):
             self.unshown = summaries[-1], None
             await self.finish()
+
+    async def _unpin(self, indexes: Collection[int]) -> None:
+        await self.finish()  # a summary that is not shown yet knows its pins
+        context, whole = self.context, self.context.whole
+        entries = [*whole.prefix, *whole.messages]
+        pins = {entry.index: at for at, entry in enumerate(entries) if entry.pinned}
+        for index in indexes:
+            if index not in pins:
+                known = f"messages {', '.join(map(str, pins))} are pinned" if pins else "nothing is pinned"
+                raise NotFoundError("pin", str(index), known)
+        group = closed([entry.message for entry in entries], [pins[index] for index in indexes])
+        gone = {entries[at].index for at in group}
+
+        def unpinned(entries: Messages) -> Messages:
+            changed = (replace(entry, pinned=False) if entry.index in gone else entry for entry in entries)
+            return Messages.of(changed, entries.first)
+
+        def change(now: State) -> Change | None:
+            if gone.isdisjoint(now.pins):
+                return None
+            prefix = unpinned(now.prefix)
+            state = replace(now, prefix=prefix, messages=unpinned(now.messages), pins=now.pins - gone)
+            evicted = [entry for entry in prefix if not entry.stays]
+            if not evicted:
+                return Change(now, state, Extend((), state.pins))
+            staying = [*now.reinserted]
+            if self.preserves_words:  # a pin may be the user's newest message
+                legal = LegalCuts(self._view_of(state))
+                staying[:0] = [entry for at, entry in enumerate(prefix) if not entry.stays and at in legal.prefix]
+            kept = Messages.of(entry for entry in prefix if entry.stays)
+            state = replace(state, prefix=kept, reinserted=Messages.of(staying))
+            return Change(now, state, Replace(state), is_compaction=True)
+
+        await context.commit(change)
+        context.inbox = unpinned(context.inbox)
 
     async def _archive(self, extent: MessageRange) -> ArchiveLocation:
         self.results.warn_of_loss()

@@ -372,6 +372,11 @@ class ContextWindow:
         if self._context.log.finished_calls:
             await self._context.log.check(self._context.state)
 
+    @_in_turn
+    async def unpin(self, *indexes: int) -> None:
+        """Unpin messages, by session index. Raises `NotFoundError`."""
+        await self._engine.compaction.unpin(indexes)
+
     async def close(self) -> None:
         """Stop the compaction in the background; nothing is lost."""
         await self._engine.background.drop()
@@ -467,7 +472,7 @@ class ContextWindow:
 
     async def _settle(self, document: ContextManagement | None) -> None:
         """Decide the form of the added messages, and write them down."""
-        self._context.budget.check(self._context.state, self._context.inbox.staying_tokens)
+        self._context.budget.check(self._context.whole)
         if not self._is_open:
             await completed(self._open())
         await self._engine.settle(document)
