@@ -61,7 +61,7 @@ def test_what_is_remembered_shows_what_a_new_look_would(data: st.DataObject) -> 
         state = State(messages=messages, archived_answers=data.draw(st.integers(0, 9)))
         shown, anew = (situation_of(state, COUNTER, 1_000, stubs=stubs, showing=one) for one in (showing, Showing()))
         assert shown == anew
-        assert [held.native for held in shown.messages] == messages.natives
+        assert [held.native for held in shown.messages] == messages.shown
         assert shown.tokens == 1_000 + messages.tokens
         answers = sum(held.message.role == "assistant" for held in shown.messages)
         assert shown.model_calls == state.archived_answers + answers

@@ -650,7 +650,7 @@ async def test_calls_of_several_tasks_write_and_archive_each_message_once(tmp_pa
             await asyncio.gather(opened.prepare(), getattr(opened, method)(), opened.compress(force=True))
     workspace = LocalWorkspace(tmp_path, durability="off")
 
-    assert await stored_messages(workspace, opened) + opened._context.whole.messages.natives == sent
+    assert await stored_messages(workspace, opened) + opened._context.whole.messages.shown == sent
     assert (await ContextWindow.resume(workspace, "s1")).added == len(sent)
 
 

@@ -49,7 +49,7 @@ def test_totals_that_are_carried_along_are_those_of_a_walk_over_all_messages(
     assert messages.tokens == sum(one.tokens for one in expected)
     assert messages.staying_tokens == sum(one.tokens for one in expected if one.stays)
     assert messages.answers == sum(one.message.role == "assistant" for one in expected)
-    assert messages.natives == [one.native for one in expected]
+    assert messages.shown == [one.native for one in expected]
     assert messages.end == start + len(expected)
 
 
@@ -74,7 +74,7 @@ def test_messages_of_an_earlier_time_never_see_later_ones(steps: list[tuple[int,
                 expected.append([*known, *new])
     for messages, known in zip(taken, expected, strict=True):
         assert [id(one) for one in messages] == [id(one) for one in known]
-        assert messages.natives == [one.native for one in known]
+        assert messages.shown == [one.native for one in known]
         assert messages.tokens == sum(one.tokens for one in known)
         assert messages[-2:] == known[-2:]
 

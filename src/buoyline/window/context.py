@@ -93,6 +93,12 @@ class Context:
                 return False
             await self.log.apply(change.write)
             self.state = change.state
+            if isinstance(change.write, Replace):
+                self.state = self.planner.with_late_results(self.state)
+            elif isinstance(change.write, Extend) and change.write.new:
+                self.state = self.planner.with_late_results(
+                    self.state, len(self.state.messages) - len(change.write.new)
+                )
             # What the predicate keeps, as far as the context does not know that yet.
             refused = [place for place, may_leave in self.planner.verdicts.items() if not may_leave]
             if refused and change.write is not None:

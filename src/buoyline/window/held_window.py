@@ -68,7 +68,7 @@ class HeldWindow(ContextWindow):
         state = self._context.whole
         return HeldContext(
             [(kind_of(entry), entry.native) for entry in state.leading],
-            state.messages.natives,
+            [entry.native for entry in state.messages],
             state.messages.first,
             sorted(state.pins),
             None if state.summary is None else state.summary.summary,

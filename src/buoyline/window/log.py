@@ -344,9 +344,9 @@ class Translation:
         if self._dialect is not None:
             natives = self._converted([*leading, *state.messages], self._dialect)
         else:
-            natives = state.messages.natives
+            natives = state.messages.shown
             if leading:
-                natives[:0] = [entry.native for entry in leading]
+                natives[:0] = [entry.shown for entry in leading]
         if not natives or not state.messages.first:
             return natives
         # A compaction may have put messages of one role next to each other.
@@ -358,6 +358,9 @@ class Translation:
     def apart(self, messages: Sequence[Any], state: State) -> Sequence[Any]:
         """Return a list that holds what was handed out, with the messages that share one apart from each other."""
         self.of(state)  # another process may have handed it out
+        for entry in (*state.leading, *state.messages):
+            if entry.words is not None:
+                messages = [entry.native if message == entry.words else message for message in messages]
         for head, shown in reversed(self._heads):
             if list(messages[: len(shown)]) == shown:
                 return [*head, *messages[len(shown) :]]
@@ -379,7 +382,7 @@ class Translation:
         If roles alternate, the message after the last one of another dialect may join that one.
         """
         end = max((place for place, entry in enumerate(entries, 2) if entry.dialect != dialect), default=0)
-        natives = [entry.native for entry in entries]
+        natives = [entry.shown for entry in entries]
         if not _are_same(natives[:end], self._given):
             self._given = natives[:end]
             self.last = convert(self._given, to=dialect, from_=[entry.dialect for entry in entries[:end]])

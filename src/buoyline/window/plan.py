@@ -6,7 +6,7 @@ if a predicate raises, everything is as it was.
 
 import inspect
 from collections import ChainMap
-from collections.abc import Awaitable, Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -17,7 +17,7 @@ from buoyline.offloader.policy import TurnResult, is_too_large, stub_budgets
 from buoyline.offloader.stub import is_reread_notice, reread_limit
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
-from buoyline.window.state import Entry, Messages, Place
+from buoyline.window.state import Entry, Messages, Place, State
 
 _LEAST_STUB_TOKENS = 200
 """A bare stub takes about 100; with the paths of a file and its view in a deep directory, up to this."""
@@ -260,6 +260,46 @@ class OffloadPlanner:
         """Note the calls in *entries*, whose form is not final yet."""
         for entry in entries:
             self.calls.update(self._calls_of(entry.message))
+
+    def note_archived(self, messages: Iterable[Message]) -> None:
+        """Note the calls in archived *messages* that another process has added; those of now count more."""
+        noted: dict[str, tuple[_Call, ...]] = {}
+        for message in messages:
+            noted.update(self._calls_of(message))
+        self.calls = {**noted, **self.calls}
+
+    def with_late_results(self, state: State, start: int = 0) -> State:
+        """Return *state* with the messages from the position *start* on handed out as words if calls are archived.
+
+        A call is archived before its result if the user spoke meanwhile, or if the context would not fit otherwise. A
+        result whose call was never in the session is the caller's own.
+        """
+        messages, calls = state.messages, set[str]()
+        wanted = {result.call_id for entry in messages[start:] for result in entry.message.results} & self.calls.keys()
+        if not messages.first or not wanted:
+            return state
+        if start:  # nearly always, the message before has the calls
+            for entry in reversed(messages):
+                calls.update(call.call_id for call in entry.message.calls)
+                if wanted <= calls:
+                    return state
+            calls.clear()
+
+        def shown(entry: Entry) -> Entry:
+            results = enumerate(entry.message.results)
+            late = {at: self.known_of(result)[0] for at, result in results if self._is_late(result, calls)}
+            calls.update(call.call_id for call in entry.message.calls)
+            return entry.with_words(late, self.counter) if late and entry.words is None else entry
+
+        prefix, reinserted = map(shown, state.prefix), map(shown, state.reinserted)
+        state = replace(state, prefix=Messages.of(prefix), reinserted=Messages.of(reinserted))
+        entries = [*map(shown, messages)]
+        return replace(
+            state, messages=messages.changed({at: new for at, new in enumerate(entries) if new is not messages[at]})
+        )
+
+    def _is_late(self, result: ToolResult, calls: Collection[str]) -> bool:
+        return result.call_id not in calls and result.call_id in self.calls
 
     def forget(self, index: int) -> None:
         """Forget the answers about messages from the session *index* on: others get these indexes."""

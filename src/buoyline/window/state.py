@@ -3,6 +3,7 @@
 Nothing here changes in place. A change makes another `State`; see `buoyline.window.context`.
 """
 
+import itertools
 import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,8 +16,8 @@ from buoyline.errors import MessageError
 from buoyline.management.context import ContextMessage, ContextView
 from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.messages.dialect import Blocks, Dialect
-from buoyline.messages.jsonl import parse, require_distinct_keys
-from buoyline.messages.model import Part
+from buoyline.messages.jsonl import is_object, parse, require_distinct_keys
+from buoyline.messages.model import Part, join_texts, text_in
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
@@ -37,6 +38,8 @@ class Entry:
         by_hand: Its large content is offloaded, whoever said it.
         is_notice: It is a reference line: it says where messages are that were archived without a summary.
         added: When it was added, ISO 8601 in UTC; empty if that is not known.
+        words: A message of the user's that is handed out in its place, since calls of its results are archived, and a
+            provider refuses a result without its call; None if there is none.
         images: How many images are in the message and in its results.
         stays: The message is reinserted when it is archived.
     """
@@ -50,6 +53,7 @@ class Entry:
     by_hand: bool = False
     is_notice: bool = False
     added: str = ""
+    words: Any = None
     images: int = field(init=False)
     stays: bool = field(init=False)
 
@@ -61,6 +65,11 @@ class Entry:
                 count += isinstance(inner, Media) and inner.kind == "image"
         object.__setattr__(self, "images", count)
         object.__setattr__(self, "stays", self.pinned or self.message.role == "system")
+
+    @property
+    def shown(self) -> Any:
+        """The message as it is handed out."""
+        return self.native if self.words is None else self.words
 
     def json(self) -> dict[str, Any]:
         """Return the native message's own JSON value, as it comes back from disk."""
@@ -89,9 +98,27 @@ class Entry:
         dialect = dialect_named(self.dialect)
         return self._changed(dialect, dialect.with_content(self.native, blocks), counter)
 
+    def with_words(self, late: Mapping[int, str], counter: TextCounter) -> "Entry":
+        """Return the entry with `words` in place of the n-th results, whose tools are given; they count, too."""
+        blocks, numbers = list[str | int](), itertools.count()
+        for at, part in enumerate(self.message.parts):
+            if isinstance(part, ToolResult) and (number := next(numbers)) in late:
+                shown = [
+                    f"[{one.kind}]" if isinstance(one, Media | Opaque) else text_in(one) or "" for one in part.parts
+                ]
+                of_tool = f" of {late[number]}" if late[number] else ""
+                head = f"[Result of the call {part.call_id!r}{of_tool}, which is archived:]"
+                blocks.append(f"{head}\n{join_texts(shown)}")
+            else:
+                blocks.append(at)
+        dialect, texts = dialect_named(self.dialect), [block for block in blocks if isinstance(block, str)]
+        is_whole = len(texts) == len(blocks)
+        words = dialect.user_message("\n\n".join(texts)) if is_whole else dialect.with_content(self.native, blocks)
+        return replace(self, words=words, tokens=count_message(dialect.view(words), counter))
+
     def _changed(self, dialect: Dialect, native: Any, counter: TextCounter) -> "Entry":
         message = dialect.view(native)
-        return replace(self, native=native, message=message, tokens=count_message(message, counter))
+        return replace(self, native=native, message=message, tokens=count_message(message, counter), words=None)
 
 
 def entry_of(
@@ -144,6 +171,12 @@ async def entry_beside(
     )
 
 
+def is_plain(entry: Entry) -> bool:
+    """Return whether a message has the same form in OpenAI's and Anthropic's dialect."""
+    native = entry.native
+    return is_object(native) and set(native) == {"role", "content"} and isinstance(native["content"], str)
+
+
 def is_image(part: Part) -> bool:
     """Return whether *part* is an image, wherever its bytes are."""
     return isinstance(part, Media) and part.kind == "image"
@@ -190,7 +223,7 @@ class Messages(Sequence[Entry]):
     images: int = 0
     answers: int = 0
     _entries: list[Entry] = field(default_factory=list[Entry], repr=False)
-    _natives: list[Any] = field(default_factory=list[Any], repr=False)
+    _shown: list[Any] = field(default_factory=list[Any], repr=False)
     _count: int = 0
 
     @classmethod
@@ -220,9 +253,9 @@ class Messages(Sequence[Entry]):
         return self._entries[range(self._count)[position]]
 
     @property
-    def natives(self) -> list[Any]:
-        """The messages as their caller knows them, in a list of its own."""
-        return self._natives[: self._count]
+    def shown(self) -> list[Any]:
+        """The messages as they are handed out, in a list of its own."""
+        return self._shown[: self._count]
 
     @property
     def end(self) -> int:
@@ -232,23 +265,23 @@ class Messages(Sequence[Entry]):
     def extended(self, new: Iterable[Entry]) -> "Messages":
         """Return these messages and the *new* ones behind them."""
         added = list(new)
-        entries, natives, end = self._entries, self._natives, self._count + len(added)
+        entries, shown, end = self._entries, self._shown, self._count + len(added)
         known = entries[self._count : end]
         # Other messages may have been appended meanwhile, such as the same ones before they were written down.
         if self._count == 0 or not all(map(operator.is_, known, added)):
-            entries, natives, known = entries[: self._count], natives[: self._count], []
+            entries, shown, known = entries[: self._count], shown[: self._count], []
         for entry in added[len(known) :]:
             entries.append(entry)
-            natives.append(entry.native)
-        return self._with(entries, natives, end, (), added)
+            shown.append(entry.shown)
+        return self._with(entries, shown, end, (), added)
 
     def changed(self, changes: Mapping[int, Entry]) -> "Messages":
         """Return these messages with those at some positions in another form."""
-        entries, natives = self[:], self.natives
+        entries, shown = self[:], self.shown
         removed = [entries[position] for position in changes]
         for position, entry in changes.items():
-            entries[position], natives[position] = entry, entry.native
-        return self._with(entries, natives, self._count, removed, changes.values())
+            entries[position], shown[position] = entry, entry.shown
+        return self._with(entries, shown, self._count, removed, changes.values())
 
     def without(self, count: int) -> "Messages":
         """Return these messages without the oldest *count*."""
@@ -256,8 +289,8 @@ class Messages(Sequence[Entry]):
             return self
         if count >= self._count:
             return Messages(self.first + count)
-        kept, natives = self[count:], self._natives[count : self._count]
-        return replace(self._with(kept, natives, len(kept), self[:count], ()), first=self.first + count)
+        kept, shown = self[count:], self._shown[count : self._count]
+        return replace(self._with(kept, shown, len(kept), self[:count], ()), first=self.first + count)
 
     def renumbered(self, first: int) -> "Messages":
         """Return these messages with *first* as the session index of the first."""
@@ -296,7 +329,7 @@ class Messages(Sequence[Entry]):
         return named, ToolCall(call_id, name or call.name, call.arguments)
 
     def _with(
-        self, entries: list[Entry], natives: list[Any], count: int, removed: Iterable[Entry], added: Iterable[Entry]
+        self, entries: list[Entry], shown: list[Any], count: int, removed: Iterable[Entry], added: Iterable[Entry]
     ) -> "Messages":
         tokens, staying, images, answers = self.tokens, self.staying_tokens, self.images, self.answers
         for sign, changed in ((-1, removed), (1, added)):
@@ -305,7 +338,7 @@ class Messages(Sequence[Entry]):
                 images += sign * entry.images
                 answers += sign * (entry.message.role == "assistant")
                 staying += sign * entry.tokens if entry.stays else 0
-        return Messages(self.first, tokens, staying, images, answers, entries, natives, count)
+        return Messages(self.first, tokens, staying, images, answers, entries, shown, count)
 
 
 class SummaryEntry(NamedTuple):

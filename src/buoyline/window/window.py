@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import wraps
@@ -49,7 +49,7 @@ from buoyline.window.settings import (
     settings_to_json,
     size_of,
 )
-from buoyline.window.state import Entry, entry_beside
+from buoyline.window.state import Entry, entry_beside, is_plain
 from buoyline.window.streams import HeldOutput, writer_for
 from buoyline.window.tasks import LoopLock, completed
 from buoyline.window.usage import Request
@@ -191,6 +191,7 @@ class ContextWindow:
         self._engine.compaction.model = model or ""
         self._follower = ListFollower(self._engine.background, self._dialect)
         self._is_open = False
+        self._unread_until = 0
         self._calls = LoopLock()
         self._translation = Translation()
 
@@ -319,7 +320,10 @@ class ContextWindow:
         keep_partial: bool = False,
     ) -> None:
         """Add a tool's output while it comes; see docs/streaming.md."""
-        dialect, call = self._context.whole.messages.called(call_id, name, self._dialect or "openai")
+        whole = self._context.whole
+        # If the call is archived, the newest message that has an unmistakable form says what the others have.
+        newest = (entry.dialect for entry in (*reversed(whole.messages), *whole.leading) if not is_plain(entry))
+        dialect, call = whole.messages.called(call_id, name, self._dialect or next(newest, "openai"))
         writer = writer_for(self._abilities, self.session_id, call_id, keep_partial=keep_partial)
         context, planner = self._context, self._context.planner
         held = HeldOutput(call_id, writer, context.budget.counter, planner.held_limit(call))
@@ -475,7 +479,21 @@ class ContextWindow:
         self._context.budget.check(self._context.whole)
         if not self._is_open:
             await completed(self._open())
+        await self._know_calls(self._context.inbox)
         await self._engine.settle(document)
+
+    async def _know_calls(self, entries: Iterable[Entry]) -> None:
+        """Note the archived calls of another process if *entries* have a result whose call is not known otherwise."""
+        archive, planner, calls = self._abilities.archive, self._context.planner, set[str]()
+        for entry in entries:
+            calls.update(call.call_id for call in entry.message.calls)
+            results = (result.call_id for result in entry.message.results)
+            if archive is not None and any(found not in calls and found not in planner.calls for found in results):
+                end, self._unread_until = self._unread_until, 0
+                archived = await archive.load_messages(self.session_id, 0, end) if end else []
+                natives = ((dialect_named(name), value) for name, value in archived)
+                planner.note_archived(dialect.view(dialect.from_json(value)) for dialect, value in natives)
+                return
 
     async def _restore(self, found: WindowState) -> None:
         context, results = self._context, self._engine.results
@@ -487,7 +505,9 @@ class ContextWindow:
         self._is_open = True
         await check_archived(state, abilities, session_id)
         results.stubs.update(await stubs_in(state, abilities, session_id))
+        self._unread_until = state.messages.first
+        await self._know_calls([*state.leading, *state.messages])
         notices, kept_whole = context.planner.recall(state.messages, is_managed=self.management is not None)
         results.stubs.update(notices)
-        context.begin(replace(state, kept_whole=kept_whole))
+        context.begin(context.planner.with_late_results(replace(state, kept_whole=kept_whole)))
         await self._engine.compaction.finish_of(summaries)
