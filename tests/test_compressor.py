@@ -3,12 +3,12 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from buoyline import Compressor, ContextConfig, Draft, LocalWorkspace, SummaryRequest
-from buoyline.errors import MessageError
+from buoyline.errors import ConfigError, MessageError
 from buoyline.tokens import HeuristicCounter, TextCounter, as_text_counter, default_counter
 
 SYSTEM = {"role": "system", "content": "Be exact."}
@@ -119,6 +119,33 @@ async def test_nothing_is_written_when_nothing_may_leave(tmp_path: Path) -> None
 async def test_something_that_is_no_message_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(MessageError, match="role"):
         await Compressor(LocalWorkspace(tmp_path / "w")).compress("s1", [{"x": 1}, SYSTEM], size=100)
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize("size", [0, -1, True, 1.5, "4000", None], ids=repr)
+async def test_a_size_that_is_no_number_of_tokens_is_refused_before_anything_is_written(
+    tmp_path: Path, size: Any
+) -> None:
+    compressor = Compressor(LocalWorkspace(tmp_path / "w"))
+    with pytest.raises(ConfigError, match="size"):
+        await compressor.compress("s1", conversation(10), size=size)
+    with pytest.raises(ConfigError, match="size"):
+        compressor.plan(conversation(2), [1, 1, 1], size=size)
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize("counts", [[], [1] * 4, [1] * 6], ids=len)
+def test_a_plan_needs_the_tokens_of_each_message(counts: list[int]) -> None:
+    with pytest.raises(ConfigError, match=f"counts: {len(counts)} for 5 messages"):
+        Compressor(None).plan(conversation(4), counts, size=2000)
+
+
+async def test_a_configuration_of_one_call_is_refused_if_it_is_none(tmp_path: Path) -> None:
+    compressor, wrong = Compressor(LocalWorkspace(tmp_path / "w")), cast("Any", 5)
+    with pytest.raises(ConfigError, match="config"):
+        await compressor.compress("s1", conversation(10), size=4000, config=wrong)
+    with pytest.raises(ConfigError, match="config"):
+        compressor.plan(conversation(0), [1], wrong, size=4000)
     assert not (tmp_path / "w").exists()
 
 

@@ -84,6 +84,25 @@ async def test_a_function_that_gives_no_summary_is_asked_once_more_and_then_repl
     assert asked == 2
 
 
+async def test_a_summarizer_whose_method_is_not_async_is_asked_like_any_other(tmp_path: Path) -> None:
+    class Plain:
+        def __init__(self, answer: Any) -> None:
+            self.answer = answer
+
+        def summarize(self, _request: SummaryRequest) -> Any:
+            return self.answer
+
+    assert (await compress(Plain(Draft("mine", FACTS)), tmp_path / "draft")).draft.summarizer == "mine"
+    assert "not with a Draft" in (await compress(Plain("text"), tmp_path / "text")).fell_back
+
+
+@pytest.mark.parametrize("name", ["max_attempts", "timeout_s", "first_wait_s", "max_wait_s"])
+@pytest.mark.parametrize("value", ["x", None, True], ids=repr)
+def test_a_bound_of_requests_that_is_no_number_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=name):
+        Retries(**{name: value})
+
+
 async def test_a_function_that_raises_or_hangs_stops_no_agent(tmp_path: Path) -> None:
     async def broken(_request: SummaryRequest) -> str:
         raise ZeroDivisionError("no")

@@ -917,13 +917,19 @@ async def test_settings_of_a_newer_buoyline_do_not_end_a_resume(tmp_path: Path) 
             {"summarizer": len},
             {"config": {"trigger_ratio": 0.5}},
         ),
-        *({"summarizer": Failing}, {"on_event": 5}, {"on_event": asyncio.sleep}),
+        *({"summarizer": Failing}, {"on_event": 5}, {"on_event": asyncio.sleep}, {"summarizers": 5}),
     ],
-    ids=["path", "object", "function", "dict", "class", "number", "async function"],
+    ids=["path", "object", "function", "dict", "class", "number", "async function", "no mapping"],
 )
 def test_an_object_that_cannot_do_its_part_is_refused_when_the_window_is_built(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         ContextWindow(session_id="s1", **options)
+
+
+async def test_a_configuration_of_one_call_is_refused_if_it_is_none(tmp_path: Path) -> None:
+    wrong: Any = 5
+    with pytest.raises(ConfigError, match="config"):
+        await window(tmp_path).compress(config=wrong)
 
 
 async def test_a_history_that_is_shorter_than_the_archive_goes_behind_it(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`Compressor`: archive the oldest messages, summarize them, check the summary."""
 
 import asyncio
+import inspect
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from buoyline.compression.citations import (
     verified_claims,
     with_checked_citations,
 )
-from buoyline.compression.config import ContextConfig, config_of
+from buoyline.compression.config import ContextConfig, config_of, require_size
 from buoyline.compression.excerpts import counted_file, excerpts_of, lines_of_files
 from buoyline.compression.extractive.conversation import Conversation
 from buoyline.compression.extractive.summarizer import Extractive, carried, conversation_of, extract, with_state
@@ -43,7 +44,7 @@ from buoyline.compression.summary import (
     require_draft,
 )
 from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, render, with_resolved_pointers
-from buoyline.errors import NotFoundError, SummaryError
+from buoyline.errors import ConfigError, NotFoundError, SummaryError
 from buoyline.messages import Message
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.messages.times import now
@@ -311,10 +312,14 @@ class Compressor:
             size: Tokens of the window.
 
         Raises:
+            ConfigError: *size* or *config* is invalid, or there are not as many *counts* as *messages*.
             MessageError: One of *messages* is no message.
         """
+        settings, size = self._settings(config), require_size(size)
         views = [message if isinstance(message, Message) else detect(message).view(message) for message in messages]
-        return plan(views, counts, max_kept_tokens=int((config or self._config).reserve_ratio * size))
+        if len(counts) != len(views):
+            raise ConfigError("counts", f"{len(counts):,} for {len(views):,} messages; give the tokens of each message")
+        return plan(views, counts, max_kept_tokens=int(settings.reserve_ratio * size))
 
     async def compress(
         self,
@@ -345,10 +350,11 @@ class Compressor:
             What replaces *messages*; None if none may be archived.
 
         Raises:
+            ConfigError: *size* or *config* is invalid; nothing was written.
             MessageError: One of *messages* is no message; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
-        settings = config or self._config
+        settings, size = self._settings(config), require_size(size)
         views = [detect(message).view(message) for message in messages]
         counts = [count_message(view, self._counter) for view in views]
         cut = self.plan(views, counts, settings, size=size).cut
@@ -423,7 +429,7 @@ class Compressor:
         Returns:
             The summary. All its pointers resolve, and claims that were found nowhere are marked.
         """
-        settings = config or self._config
+        settings = self._settings(config)
         location = location.with_results(lines_of_files(span.stubs.values()), previous)
         redactor, views = self._abilities.redactor, span.views()
         if redactor is not None:
@@ -484,6 +490,9 @@ class Compressor:
         line = await asyncio.to_thread(summary.to_json)
         return summary.numbered(await self._abilities.summaries.append_summary(session_id, line))
 
+    def _settings(self, config: ContextConfig | None) -> ContextConfig:
+        return self._config if config is None else config_of(config)
+
     async def _lines(self, span: MessageRange, location: ArchiveLocation) -> Sequence[Sequence[str]]:
         """Return the transcript's lines of each message; all empty if they do not fit *location*."""
         unknown: list[Sequence[str]] = [()] * len(span.messages)
@@ -505,7 +514,8 @@ class Compressor:
         prose_request = replace(request, max_tokens=prose_tokens)
         conversation = await asyncio.to_thread(conversation_of, prose_request)
         asked = await asyncio.to_thread(with_state, prose_request, conversation)
-        draft = require_draft(await self._summarizer.summarize(asked))
+        answer: object = self._summarizer.summarize(asked)
+        draft = require_draft(await answer if inspect.isawaitable(answer) else answer)
         draft = replace(draft, fields={name: cleaned(text) for name, text in draft.fields.items()})
         self._check(draft, request, span)
         draft, dropped = await asyncio.to_thread(with_checked_citations, draft, request, location)

@@ -201,6 +201,17 @@ class ContextConfig:
                 raise ConfigError("turn_results_limit", problem)
 
 
+def require_size(size: object) -> int:
+    """Return *size*, the tokens of a window.
+
+    Raises:
+        ConfigError: It is no whole number above 0.
+    """
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ConfigError("size", f"{size!r} is not a whole number of tokens above 0")
+    return size
+
+
 def config_of(config: object) -> ContextConfig:
     """Return *config*, or the default for None.
 

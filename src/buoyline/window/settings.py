@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
 from buoyline.compression import ContextConfig, Summarizer
-from buoyline.compression.config import AUTO
+from buoyline.compression.config import AUTO, require_size
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.errors import ConfigError, DocumentError, NotFoundError
 from buoyline.management import ContextManagement, Registry
@@ -122,9 +122,7 @@ def size_of(size: object, model: str | None) -> int:
     """
     if size is None:
         return _USUAL_SIZE if model is None else context_size(model)
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ConfigError("size", f"{size!r} is not a whole number of tokens above 0")
-    return size
+    return require_size(size)
 
 
 def output_room(max_output_tokens: object, model: str | None, size: int, trigger_ratio: float) -> int:

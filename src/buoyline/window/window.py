@@ -150,6 +150,7 @@ class ContextWindow:
         should_offload, counter = advanced.get("should_offload"), advanced.get("counter")
         dialect, management = advanced.get("dialect"), advanced.get("management")
         require_methods("should_offload", should_offload, "__call__")
+        require_methods("summarizers", advanced.get("summarizers"), "items")
         self.session_id = session_id
         counter_ = default_counter() if counter is None else as_text_counter(counter)
         abilities = self._abilities = abilities_of(offloader)
@@ -409,7 +410,7 @@ class ContextWindow:
         before: int | None = None,
     ) -> "Summary | None":
         """Compact now if above the trigger; *force* and *before* do in any case."""
-        settings, context = config or self.config, self._context
+        settings, context = self.config if config is None else config_of(config), self._context
         await self._settle(self.management)
         is_asked = force or before is not None
         if not is_asked and not context.budget.exceeds(

@@ -105,6 +105,10 @@ class Retries:
 
     def __post_init__(self) -> None:
         """Check every value."""
+        for name in ("max_attempts", "timeout_s", "first_wait_s", "max_wait_s"):
+            value: object = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ConfigError(name, f"{value!r} is no number")
         if not self.max_attempts >= 1:
             raise ConfigError("max_attempts", f"{self.max_attempts!r} is below 1")
         if not self.timeout_s > 0:
