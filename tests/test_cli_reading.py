@@ -484,6 +484,15 @@ def test_columns_are_aligned_and_numbers_stand_at_the_right() -> None:
     ]
 
 
+def test_wide_characters_take_two_columns_and_accents_none() -> None:
+    rows: list[tuple[str | int, ...]] = [("name", "size"), ("漢字 🙂", 5), ("cafe\u0301", 12)]
+    assert list(columns(rows)) == ["name     size", "漢字 🙂     5", "cafe\u0301       12"]
+
+
+def test_a_last_column_of_blanks_may_be_wider_than_the_terminal() -> None:
+    assert list(columns([("name", "text"), ("a", " " * 50)], 20)) == ["name  text", "a"]
+
+
 @pytest.mark.parametrize("args", [("grep", "e"), ("retrieve", "c1", "--pattern", "e")])
 def test_an_answer_may_have_any_number_of_tokens(workdir: Path, args: tuple[str, ...]) -> None:
     limited, unlimited = (_run(workdir, *args, "--max-tokens", number) for number in ("100000", "9" * 30))

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+from unicodedata import combining, east_asian_width
 
 import click
 
@@ -129,20 +130,27 @@ def columns(rows: Sequence[Sequence[str | int]], width: int | None = None) -> It
     """
     shown = [[f"{cell:,}" if isinstance(cell, int) else _escaped(cell) for cell in row] for row in rows]
     is_number = [isinstance(cell, int) for cell in rows[-1]]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*shown, strict=True)]
     if width is not None:
         _narrow(widths, is_number, width - _GAP * (len(widths) - 1))
     *before, last = widths
     indent = " " * (sum(before) + _GAP * len(before))
     for row in shown:
         cells = (
-            cell.rjust(size) if right else cut(cell, size).ljust(size)
+            cell.rjust(size) if right else (text := cut(cell, size)) + " " * (size - _width(text))
             for cell, size, right in zip(row[:-1], before, is_number, strict=False)
         )
         last_cell = row[-1].rjust(last) if is_number[-1] else row[-1]
-        first, *others = textwrap.wrap(last_cell, last) if len(last_cell) > last else [last_cell]
+        first, *others = (len(last_cell) > last and textwrap.wrap(last_cell, last)) or [last_cell]
         yield (" " * _GAP).join((*cells, first)).rstrip()
         yield from (f"{indent}{piece}" for piece in others)
+
+
+def _width(text: str) -> int:
+    """Return the width of *text* on a terminal, where a Chinese character or an emoji takes two columns."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
 
 
 def _narrow(widths: list[int], is_number: Sequence[bool], room: int) -> None:
