@@ -129,3 +129,22 @@ async def test_unpinning_that_cannot_be_written_changes_nothing_and_may_be_repea
     assert before[-1] in await window.prepare()
     with pytest.raises(NotFoundError, match="nothing is pinned"):
         await window.unpin(0)
+
+
+@pytest.mark.parametrize("named", [None, "anthropic"])
+async def test_a_pinned_call_at_the_beginning_is_handed_out_behind_the_line_also_among_mere_text(
+    named: str | None, tmp_path: Path
+) -> None:
+    """Mere text is detected as OpenAI's, in which the model may speak first."""
+    workspace, form = LocalWorkspace(tmp_path), FORMS[1]
+    window = ContextWindow(offloader=workspace, session_id="s1", size=8_000, dialect=named)
+    await window.add({"role": "user", "content": "Look around."})
+    await window.add(form.calling("c1"), pinned=True)
+    for message in form.answering({"c1": ["here"]}):
+        await window.add(message)
+    for text in ("Go on.", "And on."):
+        await window.add({"role": "user", "content": text})
+    await window.compress(before=4)
+    handed_out = await window.prepare()
+    assert "no longer in the context" in handed_out[0]["content"]
+    assert (await ContextWindow.resume(workspace, "s1")).messages == handed_out

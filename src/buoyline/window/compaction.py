@@ -13,12 +13,13 @@ from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import NotFoundError, SummaryError
 from buoyline.management.context import ContextView
 from buoyline.management.rules import LegalCuts, closed
+from buoyline.messages.jsonl import is_object
 from buoyline.messages.registry import dialect_named
 from buoyline.window.context import Context
 from buoyline.window.events import ContextCompressed, MessagesArchived
 from buoyline.window.log import Change, Extend, Replace
 from buoyline.window.offloading import ResultOffloader
-from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of, is_plain, situation_of
+from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of, situation_of
 from buoyline.window.tasks import completed
 
 logger = logging.getLogger(__name__)
@@ -269,7 +270,7 @@ class Compaction:
         """Return the agent's requests up to the end of *extent*; None if the messages are of several dialects."""
         budget, leading = self.context.budget, state.leading
         entries = [*leading, *state.messages[: len(extent.messages)]]
-        dialects = {entry.dialect for entry in entries if not is_plain(entry)} or {entries[-1].dialect}
+        dialects = {entry.dialect for entry in entries if not _is_plain(entry)} or {entries[-1].dialect}
         if len(dialects) != 1 or state.messages.first != extent.first:
             return None
         return AgentRequest(
@@ -432,3 +433,9 @@ class Compaction:
         dialect = self.context.state.messages[cut - 1].dialect
         native = dialect_named(dialect).user_message(text)
         return entry_of(native, -1, self.context.budget.counter, dialect=dialect)
+
+
+def _is_plain(entry: Entry) -> bool:
+    """Return whether a message has the same form in OpenAI's and Anthropic's dialect."""
+    native = entry.native
+    return is_object(native) and set(native) == {"role", "content"} and isinstance(native["content"], str)

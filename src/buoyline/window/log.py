@@ -192,7 +192,7 @@ def restored(found: WindowState, summaries: Sequence[Summary], counter: TextCoun
     prefix: list[tuple[str, Entry]] = []
     for (kind, index), (named, value) in zip(indexed(found.head, found.pins), head, strict=True):
         native = dialect_named(named).from_json(value)
-        prefix.append((kind, entry_of(native, index, counter, dialect=named, pinned=kind == PIN)))
+        prefix.append((kind, entry_of(native, index, counter, dialect=dialect or named, pinned=kind == PIN)))
     entries: list[Entry] = []
     times = found.times[len(head) :] or [""] * len(others)
     for index, ((named, value), added) in enumerate(zip(others, times, strict=True), found.first):
@@ -349,9 +349,10 @@ class Translation:
                 natives[:0] = [entry.shown for entry in leading]
         if not natives or not state.messages.first:
             return natives
-        # A compaction may have put messages of one role next to each other.
+        # A compaction may have put messages of one role next to each other. Mere text is detected as OpenAI's.
         end = len(leading) + 1
-        dialects = {self._dialect or entry.dialect for entry in (*leading, *state.messages[:1])}
+        found = {self._dialect or entry.dialect for entry in (*leading, *state.messages[:1])}
+        dialects = found if len(found) == 1 else found - {"openai"}
         head = self._in_turns(natives[:end], dialects.pop()) if len(dialects) == 1 else natives[:end]
         return [*head, *natives[end:]]
 

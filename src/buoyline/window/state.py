@@ -16,7 +16,7 @@ from buoyline.errors import MessageError
 from buoyline.management.context import ContextMessage, ContextView
 from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.messages.dialect import Blocks, Dialect
-from buoyline.messages.jsonl import is_object, parse, require_distinct_keys
+from buoyline.messages.jsonl import parse, require_distinct_keys
 from buoyline.messages.model import Part, join_texts, text_in
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.tokens import TextCounter
@@ -169,12 +169,6 @@ async def entry_beside(
     return await beside(
         chars, entry_of, native, index, counter, dialect=name, pinned=pinned, by_hand=by_hand, message=message
     )
-
-
-def is_plain(entry: Entry) -> bool:
-    """Return whether a message has the same form in OpenAI's and Anthropic's dialect."""
-    native = entry.native
-    return is_object(native) and set(native) == {"role", "content"} and isinstance(native["content"], str)
 
 
 def is_image(part: Part) -> bool:

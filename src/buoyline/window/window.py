@@ -49,7 +49,7 @@ from buoyline.window.settings import (
     settings_to_json,
     size_of,
 )
-from buoyline.window.state import Entry, entry_beside, is_plain
+from buoyline.window.state import Entry, entry_beside
 from buoyline.window.streams import HeldOutput, writer_for
 from buoyline.window.tasks import LoopLock, completed
 from buoyline.window.usage import Request
@@ -322,9 +322,9 @@ class ContextWindow:
     ) -> None:
         """Add a tool's output while it comes; see docs/streaming.md."""
         whole = self._context.whole
-        # If the call is archived, the newest message that has an unmistakable form says what the others have.
-        newest = (entry.dialect for entry in (*reversed(whole.messages), *whole.leading) if not is_plain(entry))
-        dialect, call = whole.messages.called(call_id, name, self._dialect or next(newest, "openai"))
+        # If the call is archived, other messages say which form it had. Mere text is detected as OpenAI's.
+        found = {entry.dialect for entry in (*whole.leading, *whole.messages)} - {"openai"}
+        dialect, call = whole.messages.called(call_id, name, self._dialect or min(found, default="openai"))
         writer = writer_for(self._abilities, self.session_id, call_id, keep_partial=keep_partial)
         context, planner = self._context, self._context.planner
         held = HeldOutput(call_id, writer, context.budget.counter, planner.held_limit(call))
