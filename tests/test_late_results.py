@@ -71,6 +71,32 @@ async def test_a_result_whose_call_is_archived_is_handed_out_as_the_users_words(
     assert not verify(workspace).findings
 
 
+@pytest.mark.parametrize("pinned", ["call", "late result"])
+@pytest.mark.parametrize("form", FORMS, ids=NAMES)
+async def test_a_pinned_late_result_and_one_whose_call_was_unpinned_are_words_also_after_a_resume(
+    form: Form, pinned: str, tmp_path: Path
+) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    window = ContextWindow(offloader=workspace, session_id="s1", size=8_000)
+    await window.add(form.calling("c1"), pinned=pinned == "call")
+    await window.add(form.user("Go on."))
+    await window.compress(before=2)
+    (late,) = form.answering({"c1": ["there"]})
+    await window.add(late, pinned=pinned == "late result")
+    await window.add(form.user("What is there?"))
+    await window.prepare()
+    window = await ContextWindow.resume(workspace, "s1")
+    if pinned == "call":
+        assert orphans(window.messages) == []
+        await window.unpin(0)
+    else:
+        await window.compress(before=3)
+    handed_out = await window.prepare()
+    assert orphans(handed_out) == []
+    assert "[Result of the call 'c1' of look, which is archived:]" in "".join(spelled(handed_out))
+    assert spelled((await ContextWindow.resume(workspace, "s1")).messages) == spelled(handed_out)
+
+
 @pytest.mark.parametrize("form", FORMS[1:], ids=NAMES[1:])
 async def test_a_message_with_a_late_result_keeps_all_else(form: Form, tmp_path: Path) -> None:
     window = await waited(form, LocalWorkspace(tmp_path), is_resumed=False)

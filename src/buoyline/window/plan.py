@@ -275,7 +275,8 @@ class OffloadPlanner:
         result whose call was never in the session is the caller's own.
         """
         messages, calls = state.messages, set[str]()
-        wanted = {result.call_id for entry in messages[start:] for result in entry.message.results} & self.calls.keys()
+        looked_at = messages[start:] if start else [*state.prefix, *state.reinserted, *messages]
+        wanted = {result.call_id for entry in looked_at for result in entry.message.results} & self.calls.keys()
         if not messages.first or not wanted:
             return state
         if start:  # nearly always, the message before has the calls

@@ -490,10 +490,11 @@ class ContextWindow:
             calls.update(call.call_id for call in entry.message.calls)
             results = (result.call_id for result in entry.message.results)
             if archive is not None and any(found not in calls and found not in planner.calls for found in results):
-                end, self._unread_until = self._unread_until, 0
+                end = self._unread_until
                 archived = await archive.load_messages(self.session_id, 0, end) if end else []
                 natives = ((dialect_named(name), value) for name, value in archived)
                 planner.note_archived(dialect.view(dialect.from_json(value)) for dialect, value in natives)
+                self._unread_until = 0
                 return
 
     async def _restore(self, found: WindowState) -> None:
@@ -507,6 +508,7 @@ class ContextWindow:
         await check_archived(state, abilities, session_id)
         results.stubs.update(await stubs_in(state, abilities, session_id))
         self._unread_until = state.messages.first
+        context.planner.note_archived(entry.message for entry in state.leading)
         await self._know_calls([*state.leading, *state.messages])
         notices, kept_whole = context.planner.recall(state.messages, is_managed=self.management is not None)
         results.stubs.update(notices)
