@@ -148,3 +148,34 @@ async def test_output_of_an_archived_call_has_the_form_of_the_other_messages(for
     await window.add_tool_output("c2", ["there"])
     assert detect(window._context.whole.messages[-1].native).name == form.name
     assert orphans(await window.prepare()) == []
+
+
+@pytest.mark.parametrize("form", FORMS, ids=NAMES)
+async def test_a_result_before_the_only_call_with_its_id_is_not_late(form: Form, tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    window = ContextWindow(offloader=workspace, session_id="s1", size=8_000)
+    first = [form.user("Look around."), form.calling("c0"), *form.answering({"c0": ["nothing"]})]
+    early = form.answering({"c1": ["here"]})
+    others = [form.user("Look again."), *early, form.calling("c1"), *form.answering({"c1": ["there"]})]
+    for message in (*first, *others):
+        await window.add(message)
+    await window.prepare()
+    await window.compress(before=len(first))
+    handed_out = await window.prepare()
+    assert any(message is early[0] for message in handed_out)
+    assert spelled((await ContextWindow.resume(workspace, "s1")).messages) == spelled(handed_out)
+
+
+async def test_a_message_with_a_call_and_its_result_answers_itself(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    window = ContextWindow(offloader=workspace, session_id="s1", size=8_000)
+    form = next(form for form in FORMS if form.name == "agentscope")
+    both = form.calling("c1")
+    both.content += [block for message in form.answering({"c1": ["there"]}) for block in message.content]
+    for message in (form.user("Look."), form.calling("c1"), *form.answering({"c1": ["here"]}), both):
+        await window.add(message)
+    await window.prepare()
+    await window.compress(before=3)
+    handed_out = await window.prepare()
+    assert handed_out[-1] is both
+    assert spelled((await ContextWindow.resume(workspace, "s1")).messages) == spelled(handed_out)

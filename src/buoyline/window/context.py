@@ -92,8 +92,11 @@ class Context:
             if change is None:
                 return False
             await self.log.apply(change.write)
-            self.state = change.state
+            before, self.state = self.state, change.state
             if isinstance(change.write, Replace):
+                known = (*before.prefix, *before.reinserted, *before.messages)
+                archived = (entry.message for entry in known if entry.index < change.state.messages.first)
+                self.planner.note_archived(archived)
                 self.state = self.planner.with_late_results(self.state)
             elif isinstance(change.write, Extend) and change.write.new:
                 self.state = self.planner.with_late_results(

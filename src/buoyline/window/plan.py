@@ -130,6 +130,7 @@ class OffloadPlanner:
         should_offload: The user's predicate; None: every result may be offloaded.
         can_store: Whether there is an offloader; without one, removed text is lost.
         calls: The newest calls of each id, including those of archived messages.
+        archived: The ids of the archived calls. A call that follows a result with its id is none of them.
         turn: The newest turn.
         verdicts: Answers about results that are not decided yet, so that no question is repeated after a failure.
         answers: Answers to the managers of a context-management document, while this process has the window.
@@ -145,6 +146,7 @@ class OffloadPlanner:
     should_offload: OffloadPredicate | None
     can_store: bool
     calls: _Calls = field(default_factory=dict[str, tuple[_Call, ...]])
+    archived: set[str] = field(default_factory=set[str])
     turn: _Turn = field(default_factory=_Turn)
     verdicts: dict[Place, bool] = field(default_factory=dict[Place, bool])
     answers: dict[Place, bool] = field(default_factory=dict[Place, bool])
@@ -262,10 +264,11 @@ class OffloadPlanner:
             self.calls.update(self._calls_of(entry.message))
 
     def note_archived(self, messages: Iterable[Message]) -> None:
-        """Note the calls in archived *messages* that another process has added; those of now count more."""
+        """Note the calls in *messages*, which are archived; calls of one id that are known already are newer."""
         noted: dict[str, tuple[_Call, ...]] = {}
         for message in messages:
             noted.update(self._calls_of(message))
+        self.archived.update(noted)
         self.calls = {**noted, **self.calls}
 
     def with_late_results(self, state: State, start: int = 0) -> State:
@@ -275,9 +278,11 @@ class OffloadPlanner:
         result whose call was never in the session is the caller's own.
         """
         messages, calls = state.messages, set[str]()
+        if not self.archived:
+            return state
         looked_at = messages[start:] if start else [*state.prefix, *state.reinserted, *messages]
-        wanted = {result.call_id for entry in looked_at for result in entry.message.results} & self.calls.keys()
-        if not messages.first or not wanted:
+        wanted = {result.call_id for entry in looked_at for result in entry.message.results} & self.archived
+        if not wanted:
             return state
         if start:  # nearly always, the message before has the calls
             for entry in reversed(messages):
@@ -287,9 +292,9 @@ class OffloadPlanner:
             calls.clear()
 
         def shown(entry: Entry) -> Entry:
+            calls.update(call.call_id for call in entry.message.calls)  # AgentScope's messages have both
             results = enumerate(entry.message.results)
             late = {at: self.known_of(result)[0] for at, result in results if self._is_late(result, calls)}
-            calls.update(call.call_id for call in entry.message.calls)
             return entry.with_words(late, self.counter) if late and entry.words is None else entry
 
         prefix, reinserted = map(shown, state.prefix), map(shown, state.reinserted)
@@ -300,7 +305,7 @@ class OffloadPlanner:
         )
 
     def _is_late(self, result: ToolResult, calls: Collection[str]) -> bool:
-        return result.call_id not in calls and result.call_id in self.calls
+        return result.call_id not in calls and result.call_id in self.archived
 
     def forget(self, index: int) -> None:
         """Forget the answers about messages from the session *index* on: others get these indexes."""

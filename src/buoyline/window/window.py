@@ -477,21 +477,24 @@ class ContextWindow:
 
     async def _settle(self, document: ContextManagement | None) -> None:
         """Decide the form of the added messages, and write them down."""
-        self._context.budget.check(self._context.whole)
+        budget, inbox = self._context.budget, self._context.inbox
+        if budget.least_tokens(self._context.state) + inbox.staying_tokens > budget.limit:
+            budget.check(self._context.whole)
         if not self._is_open:
             await completed(self._open())
-        await self._know_calls(self._context.inbox)
+        await self._know_calls(inbox)
         await self._engine.settle(document)
 
     async def _know_calls(self, entries: Iterable[Entry]) -> None:
         """Note the archived calls of another process if *entries* have a result whose call is not known otherwise."""
-        archive, planner, calls = self._abilities.archive, self._context.planner, set[str]()
+        archive, planner, end, calls = self._abilities.archive, self._context.planner, self._unread_until, set[str]()
+        if archive is None or not end:
+            return
         for entry in entries:
             calls.update(call.call_id for call in entry.message.calls)
             results = (result.call_id for result in entry.message.results)
-            if archive is not None and any(found not in calls and found not in planner.calls for found in results):
-                end = self._unread_until
-                archived = await archive.load_messages(self.session_id, 0, end) if end else []
+            if any(found not in calls and found not in planner.calls for found in results):
+                archived = await archive.load_messages(self.session_id, 0, end)
                 natives = ((dialect_named(name), value) for name, value in archived)
                 planner.note_archived(dialect.view(dialect.from_json(value)) for dialect, value in natives)
                 self._unread_until = 0
