@@ -29,11 +29,11 @@ from buoyline.messages.dialect import (
     turns_of,
 )
 from buoyline.messages.formats import (
+    DOCUMENT_FORMATS,
+    IMAGE_FORMATS,
     bytes_of,
     document_text,
     format_named,
-    is_document_format,
-    is_image_format,
     media_type_of,
     text_document,
 )
@@ -441,8 +441,8 @@ def _format(media: Media) -> str:
     match media.kind:
         case "image":
             form = "jpeg" if form == "jpg" else form
-            return form if is_image_format(form) else ""
+            return form if form in IMAGE_FORMATS else ""
         case "document":
-            return form if is_document_format(form) else "txt" if document_text(media) is not None else ""
+            return form if form in DOCUMENT_FORMATS else "txt" if document_text(media) is not None else ""
         case _:
             return form

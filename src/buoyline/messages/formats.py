@@ -23,7 +23,9 @@ _DOCUMENTS: Final[Mapping[str, str]] = MappingProxyType(
         "xml": "application/xml",
     }
 )
-_DOCUMENT_BLOCKS: Final = frozenset({"pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"})
+DOCUMENT_FORMATS: Final = frozenset({"pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"})
+"""The formats that a document block may have."""
+
 _TEXT_TYPES: Final = frozenset(
     f"application/{name}"
     for name in (
@@ -32,7 +34,9 @@ _TEXT_TYPES: Final = frozenset(
     )
 )
 _TEXT_SUFFIXES: Final = ("+json", "+xml", "+yaml")
-_IMAGES: Final = frozenset({"png", "jpeg", "jpg", "gif", "webp"})
+IMAGE_FORMATS: Final = frozenset({"png", "jpeg", "jpg", "gif", "webp"})
+"""The formats that an image block may have."""
+
 _VIDEOS: Final = frozenset({"flv", "mkv", "mov", "mpeg", "mpg", "mp4", "three_gp", "webm", "wmv"})
 
 
@@ -57,7 +61,7 @@ def guessed_media_type(format_name: str) -> str:
     >>> guessed_media_type("webp"), guessed_media_type("pdf"), guessed_media_type("wav")
     ('image/webp', 'application/pdf', 'audio/wav')
     """
-    kinds = (("image", _IMAGES), ("document", _DOCUMENTS), ("video", _VIDEOS))
+    kinds = (("image", IMAGE_FORMATS), ("document", _DOCUMENTS), ("video", _VIDEOS))
     return media_type_of(next((kind for kind, names in kinds if format_name in names), "audio"), format_name)
 
 
@@ -70,16 +74,6 @@ def format_named(media_type: str) -> str:
     essence = media_type.split(";", maxsplit=1)[0].strip().lower()
     known = next((name for name, kind in _DOCUMENTS.items() if kind == essence), None)
     return known or essence.rpartition("/")[2]
-
-
-def is_document_format(name: str) -> bool:
-    """Return whether a document block may have this format."""
-    return name in _DOCUMENT_BLOCKS
-
-
-def is_image_format(name: str) -> bool:
-    """Return whether an image block may have this format."""
-    return name in _IMAGES
 
 
 def is_text_type(media_type: str) -> bool:

@@ -15,7 +15,7 @@ from buoyline.lookups import Retrieved, retrieve
 from buoyline.lookups.references import Content, JsonContent, MediaContent, resolve_reference
 from buoyline.lookups.retrieve import place_in, retrieve_lines
 from buoyline.messages import Json, Media, Text, ToolResult
-from buoyline.messages.formats import format_named, is_document_format, is_image_format, is_text_type
+from buoyline.messages.formats import DOCUMENT_FORMATS, IMAGE_FORMATS, format_named, is_text_type
 from buoyline.messages.jsonl import parse
 from buoyline.messages.model import ResultPart, join_texts
 from buoyline.messages.registry import dialect_named
@@ -430,9 +430,9 @@ def _block(part: Content) -> dict[str, Any]:
 def _media_block(content: bytes, media_type: str, name: str) -> dict[str, Any] | None:
     """Return the block of an image, a video or a document; None if no block can hold it."""
     format_name, source = format_named(media_type), {"bytes": content}
-    if media_type.startswith("image/") and is_image_format(format_name):
+    if media_type.startswith("image/") and format_name in IMAGE_FORMATS:
         return {"image": {"format": format_name, "source": source}}
-    if is_document_format(format_name):
+    if format_name in DOCUMENT_FORMATS:
         titled = " ".join(_NOT_IN_NAMES.sub(" ", name.rpartition("/")[2]).split())[:200]
         return {"document": {"format": format_name, "name": titled or "document", "source": source}}
     return None
