@@ -106,15 +106,6 @@ class OpenAIChat(Dialect):
         found["content"] = rebuilt_content(content, kept)
         return found
 
-    def user_message(self, text: str) -> dict[str, Any]:
-        """Return a new user message."""
-        return {"role": "user", "content": text}
-
-    def tool_result_message(self, call_id: str, text: str, name: str = "") -> dict[str, Any]:
-        """Return a new tool message, with the tool's *name* if it is not empty."""
-        named = {"name": name} if name else {}
-        return {"role": "tool", "tool_call_id": call_id, **named, "content": text}
-
     def read(self, message: Any, losses: Losses) -> list[Turn]:
         """Read *message* whole; see `Dialect.read`."""
         found = plain_fields(message)
