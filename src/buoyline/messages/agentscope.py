@@ -145,7 +145,7 @@ class AgentScope(Dialect):
         The same text always gives the same message: its id is the text's hash, and it has no time.
         """
         name = _hash(text)
-        return _message("user", "user", name, _text_block(text, name, _NO_TIME), _NO_TIME)
+        return _built(_fields("user", "user", name, [_text_block(text, name, _NO_TIME)], _NO_TIME))
 
     def tool_result_message(self, call_id: str, text: str, name: str = "") -> Any:
         """Return a new assistant message with one finished result, in the form that `user_message` has."""
@@ -153,7 +153,7 @@ class AgentScope(Dialect):
         block: dict[str, Any] = {"type": "tool_result", "id": call_id, "name": name}
         block["output"] = [_text_block(text, uuid.uuid4().hex, now)]
         block |= {"state": "success", "metadata": {}, "created_at": now, "finished_at": now}
-        return _message("assistant", "assistant", uuid.uuid4().hex, block, now)
+        return _built(_fields("assistant", "assistant", uuid.uuid4().hex, [block], now))
 
     def read(self, message: Any, losses: Losses) -> list[Turn]:
         """Read *message* whole; see `Dialect.read`."""
@@ -201,9 +201,8 @@ class AgentScope(Dialect):
         ]
         message_id = _hash(f"{first.number} {role} {spell(content)}")
         _identify(content, message_id)
-        fields: dict[str, Any] = {"name": first.name or role, "content": content, "role": role, "id": message_id}
-        fields |= {"metadata": dict(first.metadata), "created_at": _NO_TIME, "usage": None, "finished_at": _NO_TIME}
-        yield self.from_json(fields | {"finished_reason": None, "structured_output": None, "error": None})
+        fields = _fields(first.name or role, role, message_id, content, _NO_TIME)
+        yield self.from_json(fields | {"metadata": dict(first.metadata)})
 
 
 def _field(value: Any, name: str) -> Any:
@@ -352,10 +351,11 @@ def _text_block(text: str, block_id: str, created_at: str) -> dict[str, Any]:
     return {"type": "text", "text": text, "id": block_id, "created_at": created_at, "finished_at": None}
 
 
-def _message(name: str, role: str, message_id: str, block: dict[str, Any], created_at: str) -> Any:
-    fields: dict[str, Any] = {"name": name, "content": [block], "role": role, "id": message_id, "metadata": {}}
-    fields |= {"created_at": created_at, "usage": None, "finished_at": created_at, "finished_reason": None}
-    return _built(fields | {"structured_output": None, "error": None})
+def _fields(name: str, role: str, message_id: str, content: list[dict[str, Any]], time: str) -> dict[str, Any]:
+    """Return the fields of a new message, which begins and ends at *time*."""
+    fields: dict[str, Any] = {"name": name, "content": content, "role": role, "id": message_id, "metadata": {}}
+    fields |= {"created_at": time, "usage": None, "finished_at": time, "finished_reason": None}
+    return fields | {"structured_output": None, "error": None}
 
 
 def _built(fields: Mapping[str, Any]) -> Any:
