@@ -319,10 +319,9 @@ def role_of(message: Mapping[str, Any]) -> Role:
     Raises:
         MessageError: It has no role, or an unknown one.
     """
-    role = message.get("role")
-    if not isinstance(role, str) or role not in _ROLES:
-        known = ", ".join(_ROLES)
-        raise MessageError(f"role {role!r} is not one of {known}")
+    role: Any = message.get("role")
+    if not has_known_role(message):
+        raise MessageError(f"role {role!r} is not one of {', '.join(_ROLES)}")
     return _ROLES[role]
 
 

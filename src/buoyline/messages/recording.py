@@ -36,11 +36,6 @@ class Recording:
     compactions: int = 0
 
 
-def is_claude_code(records: Sequence[object]) -> bool:
-    """Return whether *records* are lines of Claude Code's: messages wrapped in an object with a ``type``."""
-    return any(is_object(record) and _is_message(record) for record in records)
-
-
 def read_claude_code(records: Sequence[object]) -> Recording:
     """Return the conversation in *records*; each message has only a role and its content.
 
@@ -69,6 +64,7 @@ def read_claude_code(records: Sequence[object]) -> Recording:
 
 
 def _is_message(record: Mapping[str, Any]) -> bool:
+    """Return whether *record* is Claude Code's for a message: the message wrapped in an object with a ``type``."""
     return "role" not in record and record.get("type") in _SPEAKERS and is_object(record.get("message"))
 
 
@@ -121,7 +117,7 @@ def read_recording(content: bytes, source: str, dialect: str | None = None) -> R
     """
     values, unit = _values(content, source)
     form = {"line": "JSON lines", "message": "JSON array"}[unit]
-    if unit == "line" and is_claude_code(values):
+    if unit == "line" and any(is_object(value) and _is_message(value) for value in values):
         session = read_claude_code(values)
         _check(session.messages, f"{source}, message", dialect)
         return session
