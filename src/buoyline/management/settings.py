@@ -97,21 +97,15 @@ NULL: Final = "NullConversationManager"
 SLIDING: Final = "SlidingWindowConversationManager"
 SUMMARIZING: Final = "SummarizingConversationManager"
 
+_COMMON: Final[Mapping[str, Any]] = {"pin_first": None, "proactive_compression": None}
 _STRANDS_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     NULL: {"proactive_compression": None},
-    SLIDING: {
-        "window_size": 40,
-        "should_truncate_results": True,
-        "per_turn": False,
-        "pin_first": None,
-        "proactive_compression": None,
-    },
+    SLIDING: {"window_size": 40, "should_truncate_results": True, "per_turn": False, **_COMMON},
     SUMMARIZING: {
         "summary_ratio": 0.3,
         "preserve_recent_messages": 10,
         "summarization_system_prompt": None,
-        "pin_first": None,
-        "proactive_compression": None,
+        **_COMMON,
     },
 }
 _DEFAULT_THRESHOLD: Final = 0.7
