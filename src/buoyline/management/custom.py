@@ -75,15 +75,13 @@ class CustomManager:
     def _kept(self, shown: Sequence[ContextMessage], natives: Sequence[Any]) -> list[int]:
         """Return the positions of the messages that are left in *natives*: the same objects, in order."""
         kept: list[int] = []
-        at = 0
+        rest = iter(enumerate(shown))
         for native in natives:
-            while at < len(shown) and shown[at].native is not native:
-                at += 1
-            if at == len(shown):
+            at = next((at for at, held in rest if held.native is native), None)
+            if at is None:
                 problem = "reduce may only take messages out of the list; it put in another one, or changed the order"
                 raise ConfigError(self.type_name, problem)
             kept.append(at)
-            at += 1
         return kept
 
 
