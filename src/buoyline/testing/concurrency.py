@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -131,8 +131,18 @@ class SharingConformance(WorkspaceSuite):
             if isinstance(event, ResultOffloaded):
                 offloaded[event.message] = event.path, self.peek(workspace, event.path)
 
-        messages = await _fed(_window(workspace, note), conversation)
-        archive = archive_of(workspace)
+        window = ContextWindow(
+            session_id="s",
+            offloader=workspace,
+            size=4000,
+            config=ContextConfig(tool_result_limit=300, preview_tokens=200),
+            counter=_count,
+            on_event=note,
+        )
+        for message in conversation:
+            await window.add(message)
+            await window.prepare()
+        messages, archive = window.messages, archive_of(workspace)
         summaries = await summaries_of(workspace).load_summaries("s")
         archived = await loaded(archive, "s")
         kept = messages[-(len(conversation) - len(archived)) :]
@@ -165,21 +175,17 @@ class SharingConformance(WorkspaceSuite):
             assert 1 <= pointer["start"] <= pointer["end"] <= lines[pointer["path"]]
 
 
-async def _in_threads(work: Callable[[int], Awaitable[None]]) -> None:
+async def _in_threads(work: Callable[[int], Coroutine[Any, Any, None]]) -> None:
     """Run *work* with the number of each thread, all at once, each in its own event loop."""
     start = threading.Barrier(_THREADS)
 
     def run(thread: int) -> None:
         start.wait()
-        asyncio.run(_awaited(work(thread)))
+        asyncio.run(work(thread))
 
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(_THREADS) as pool:
         await asyncio.gather(*(loop.run_in_executor(pool, run, thread) for thread in range(_THREADS)))
-
-
-async def _awaited(work: Awaitable[None]) -> None:
-    await work
 
 
 async def _cancelled(archive: ContextArchive, session_id: str, messages: list[Any], steps: int) -> None:
@@ -189,25 +195,6 @@ async def _cancelled(archive: ContextArchive, session_id: str, messages: list[An
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-
-
-def _window(workspace: Offloader, on_event: Callable[[Event], None]) -> ContextWindow:
-    return ContextWindow(
-        session_id="s",
-        offloader=workspace,
-        size=4000,
-        config=ContextConfig(tool_result_limit=300, preview_tokens=200),
-        counter=_count,
-        on_event=on_event,
-    )
-
-
-async def _fed(window: ContextWindow, conversation: Sequence[Any]) -> list[Any]:
-    """Add each message and prepare a model call after it; return the messages of the last call."""
-    for message in conversation:
-        await window.add(message)
-        await window.prepare()
-    return window.messages
 
 
 def _count(text: str) -> int:
