@@ -4,7 +4,7 @@ import asyncio
 import fnmatch
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -89,9 +89,8 @@ async def earlier_results(
     If a session cannot be read, that is logged, and its stubs count as unknown: the agent still reads its own session.
     """
     stubs: dict[str, list[str]] = {}
-    for text in _stubs_in(messages):
-        named = _SESSION.search(text)
-        if named is not None:
+    for text in texts_of_results(messages):
+        if is_stub(text) and (named := _SESSION.search(text)):
             stubs.setdefault(named[0], []).append(text)
     sessions: dict[str, str] = {}
     has_unknown = False
@@ -119,10 +118,6 @@ async def _known(
     except _UNREADABLE as error:
         logger.warning("the earlier results in session %s cannot be read: %s", session_id, error)
         return {}
-
-
-def _stubs_in(messages: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    return (text for text in texts_of_results(messages) if is_stub(text))
 
 
 Messages = Callable[[], Sequence[NativeMessage]]
@@ -206,7 +201,7 @@ class SessionLookups:
     def _file_at(self, path: str, session: str) -> str | None:
         try:
             return resolve_path(self._workspace, path, session, confined=True).name
-        except (InvalidNameError, NotFoundError, StorageError):
+        except _ABSENT:
             return None
 
     def _has_own(self) -> bool:

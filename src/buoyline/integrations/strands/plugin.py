@@ -16,6 +16,7 @@ from strands import Agent
 from strands.hooks import AfterToolCallEvent, BeforeModelCallEvent, HookOrder
 from strands.plugins import Plugin
 from strands.vended_plugins.context_offloader import InMemoryStorage as TheirInMemoryStorage
+from strands.vended_plugins.context_offloader import Storage as BlockStorage
 
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.history import NativeMessage, history_of, session_of
@@ -29,7 +30,7 @@ from buoyline.integrations.strands.results import (
     WorkspaceResults,
     view_of,
 )
-from buoyline.integrations.strands.storage import FramedStorage, KeepsBlocks, Workspace, WorkspaceStorage, attempted
+from buoyline.integrations.strands.storage import FramedStorage, Workspace, WorkspaceStorage, attempted
 from buoyline.integrations.strands.storages import FileStorage
 from buoyline.lookups.tools import (
     LOOKUP_RULES,
@@ -73,7 +74,7 @@ class ShouldOffload(Protocol):
 class Attachment:
     """An agent's storage, the results in it, and the tools that the plugin has given to the agent."""
 
-    def __init__(self, storage: WorkspaceStorage | KeepsBlocks, results: OffloadedResults) -> None:
+    def __init__(self, storage: WorkspaceStorage | BlockStorage, results: OffloadedResults) -> None:
         """Store *results* in *storage*."""
         self.storage, self.results = storage, results
         self.tools = frozenset[str]()
@@ -195,7 +196,7 @@ class WorkspaceOffloader(Plugin):
         return WorkspaceTool(RETRIEVAL_TOOL, RETRIEVAL_DESCRIPTION, RETRIEVAL_PARAMETERS, answer)
 
     def _lookups(
-        self, storage: WorkspaceStorage | KeepsBlocks, messages: Callable[[], Sequence[NativeMessage]]
+        self, storage: WorkspaceStorage | BlockStorage, messages: Callable[[], Sequence[NativeMessage]]
     ) -> list[WorkspaceTool]:
         if not self._has_lookups or not isinstance(storage, WorkspaceStorage):
             return []
@@ -315,7 +316,7 @@ class WorkspaceOffloader(Plugin):
             found = self._attachments[agent] = Attachment(storage, results)
         return found
 
-    def _storage_of(self, agent: Agent) -> WorkspaceStorage | KeepsBlocks:
+    def _storage_of(self, agent: Agent) -> WorkspaceStorage | BlockStorage:
         """Return the agent's session of a workspace, or the given storage, bound to the agent's sandbox if it can be.
 
         Raises:
@@ -342,7 +343,7 @@ class WorkspaceOffloader(Plugin):
         if _has(storage, "for_sandbox"):
             storage = storage.for_sandbox(agent.sandbox)
         if _has(storage, "store", "retrieve"):
-            blocks: KeepsBlocks = storage
+            blocks: BlockStorage = storage
             return blocks
         return FramedStorage(storage, session_id)
 

@@ -5,12 +5,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from strands.vended_plugins.context_offloader import Storage as BlockStorage
 
 from buoyline.errors import ConfigError, CorruptError, InvalidNameError, MessageError, NotFoundError, StorageError
 from buoyline.integrations.strands.history import texts_of_results
 from buoyline.integrations.strands.lookups import EarlierResults, earlier_results
-from buoyline.integrations.strands.storage import FramedStorage, KeepsBlocks, WorkspaceStorage
+from buoyline.integrations.strands.storage import FramedStorage, WorkspaceStorage
 from buoyline.lookups import Retrieved, retrieve
 from buoyline.lookups.references import Content, JsonContent, MediaContent, resolve_reference
 from buoyline.lookups.retrieve import place_in, retrieve_lines
@@ -84,18 +86,6 @@ class Retrieval(NamedTuple):
         return self.options == (None, None, None)
 
 
-class OffloadedResults(Protocol):
-    """Stores results whole, and returns them."""
-
-    async def offload(self, result: LargeResult) -> NativeResult | None:
-        """Store the result, and return what the agent sees in its place; None if it is kept as it is."""
-        ...
-
-    async def retrieve(self, call: Retrieval) -> Blocks:
-        """Return stored content, or lines of it, as blocks of a tool result."""
-        ...
-
-
 def view_of(native: NativeResult) -> ToolResult:
     """Read a tool result.
 
@@ -120,7 +110,7 @@ class WorkspaceResults:
         self._retrieval_tool, self._on_event = retrieval_tool, on_event
 
     async def offload(self, result: LargeResult) -> NativeResult | None:
-        """Store the whole result durably, and return it with stubs in place of its large blocks.
+        """Store the whole result durably, and return it with stubs in place of its large blocks; None if it is kept.
 
         Raises:
             BuoylineError: The workspace refused; nothing was changed.
@@ -163,7 +153,7 @@ class WorkspaceResults:
         return None if result.tokens <= result.limit else max(min(result.limit, tokens - 1), 1)
 
     async def retrieve(self, call: Retrieval) -> Blocks:
-        """Return content behind a reference, or lines of it; see `buoyline.lookups.retrieve`.
+        """Return content behind a reference, or lines of it, as blocks; see `buoyline.lookups.retrieve`.
 
         Raises:
             BuoylineError: There is no such content that the agent may read, or the call cannot be answered.
@@ -251,7 +241,7 @@ class BlockResults:
     """Stores each large block of a result under a key of its own, ``<toolUseId>_<number>``."""
 
     def __init__(
-        self, storage: KeepsBlocks, counter: TextCounter, *, retrieval_tool: str, timeout_s: float | None
+        self, storage: BlockStorage, counter: TextCounter, *, retrieval_tool: str, timeout_s: float | None
     ) -> None:
         """Store blocks in *storage*; stubs name *retrieval_tool*, unless it is empty.
 
@@ -261,7 +251,7 @@ class BlockResults:
         self._retrieval_tool, self._timeout_s = retrieval_tool, timeout_s
 
     async def offload(self, result: LargeResult) -> NativeResult | None:
-        """Store the large blocks, and return the result with a preview and their references in their place.
+        """Store the large blocks, and return the result with a preview and their references; None if it is kept.
 
         Raises:
             TimeoutError: The storage took too long.
@@ -306,7 +296,7 @@ class BlockResults:
             storage = storage.with_session_of(call.reference)
         return await asyncio.wait_for(self._retrieved(storage, call), self._timeout_s)
 
-    async def _retrieved(self, storage: KeepsBlocks, call: Retrieval) -> Blocks:
+    async def _retrieved(self, storage: BlockStorage, call: Retrieval) -> Blocks:
         reference = name = call.reference
         place, line, column = place_in(reference)
         try:
@@ -359,6 +349,9 @@ class BlockResults:
             return notice
         shown = await beside(len(text), preview_of, TextSource(text), preview_tokens, self._counter)
         return f"{head}\n{shown.rstrip()}\n\n{tail}"
+
+
+OffloadedResults: TypeAlias = WorkspaceResults | BlockResults
 
 
 def _is_listed(reference: str, messages: Sequence[Mapping[str, Any]]) -> bool:

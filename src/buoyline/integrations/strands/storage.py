@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from strands.storage.search.keyword import KeywordSearchStrategy
 from strands.storage.storage import (
@@ -33,6 +33,7 @@ from buoyline.workspace.journal import Record
 
 if TYPE_CHECKING:
     from strands.sandbox.base import Sandbox
+    from strands.storage import Storage
 
 # Bytes of a content type as a part of a tool result, and back.
 
@@ -258,9 +259,7 @@ def relative_to(reference: str, root: str | None, workspace: LocalWorkspace) -> 
     return None if Path(reference).is_absolute() else reference
 
 
-def held_result(
-    workspace: MemoryWorkspace, reference: str, session_id: str, *, is_confined: bool = True
-) -> Located | None:
+def held_result(workspace: MemoryWorkspace, reference: str, session_id: str, *, is_confined: bool) -> Located | None:
     """Return the result in memory behind *reference*, a path or a bare name; None if there is none.
 
     Args:
@@ -497,11 +496,10 @@ def _root_of(workspace: Workspace | str | os.PathLike[str]) -> str | None:
 
 
 if TYPE_CHECKING:
-    from strands.storage import Storage
-    from strands.vended_plugins.context_offloader import Storage as OffloaderStorage
+    from strands.vended_plugins.context_offloader import Storage as BlockStorage
 
     _storage: type[Storage] = WorkspaceStorage
-    _offloader_storage: type[OffloaderStorage] = WorkspaceStorage
+    _block_storage: type[BlockStorage] = WorkspaceStorage
 
 
 # Storages of users, which may raise anything: a failure must not cost a tool result.
@@ -525,41 +523,13 @@ logger = logging.getLogger(__name__)
 _PREFIX_PARTS: Final = 2
 
 
-class KeepsBlocks(Protocol):
-    """A storage in the form that Strands' context offloader documents."""
-
-    async def store(self, key: str, content: bytes, content_type: str = "text/plain") -> str:
-        """Store content and return a reference."""
-        ...
-
-    async def retrieve(self, reference: str) -> tuple[bytes, str]:
-        """Return content and type. Raises `KeyError`."""
-        ...
-
-
-class KeepsKeys(Protocol):
-    """A unified storage of Strands', as far as it is used here."""
-
-    async def write(self, key: str, data: bytes) -> None:
-        """Store *data* under *key*."""
-        ...
-
-    async def read(self, key: str) -> bytes | None:
-        """Return the bytes under *key*; None if there are none."""
-        ...
-
-    def delete(self, key: str) -> Coroutine[Any, Any, None]:
-        """Remove *key*."""
-        ...
-
-
 class FramedStorage:
     """A unified storage in the form of the offloader's: content with its type in front; the key is the reference.
 
     Keys are below the session, so that two agents on one storage do not overwrite each other's results.
     """
 
-    def __init__(self, storage: KeepsKeys, session_id: str) -> None:
+    def __init__(self, storage: "Storage", session_id: str) -> None:
         """Use *storage*, below ``offloader/<session_id>/``."""
         self._storage, self._prefix = storage, f"offloader/{session_id}/"
         self._cycles: dict[str, int] = {}
