@@ -11,7 +11,7 @@ from buoyline.compression import ContextConfig
 from buoyline.errors import DocumentError
 from buoyline.management import ContextManagement, DocumentWarning, Registry, from_context_config
 from buoyline.management.managers import OutputTruncation, SlidingWindow, Summarization
-from buoyline.management.opensearch import chosen, management_in
+from buoyline.management.opensearch import management_in
 from buoyline.management.registry import parsed, spelling_of
 from buoyline.management.rules import Activation
 
@@ -350,18 +350,9 @@ def test_bodies_of_the_page_name_their_document_at_the_top_or_within_parameters(
     within = {"parameters": {"question": "?", "context_management_name": "customer-service-context"}}
     for body in (REGISTER, EXECUTE, within):
         assert management_in(body, {"customer-service-context": context}.__getitem__) is context
-    assert management_in({"name": "agent"}, Registry().get) is None
-
-
-def test_what_an_execution_asks_for_takes_the_place_of_what_the_agent_was_made_with() -> None:
-    registry = Registry()
-    asks = {"context_management_name": "tool-heavy"}
-    assert chosen(registry.get, registered={"context_management_name": "chat"}, executed=asks) == registry.get(
-        "tool-heavy"
-    )
-    assert chosen(registry.get, registered=asks, executed={"parameters": {}}) == registry.get("tool-heavy")
-    assert chosen(registry.get, registered={"context_management": SLIDING}) == read(SLIDING)
-    assert chosen(registry.get) is None
+    assert management_in({"context_management": SLIDING}, Registry().get) == read(SLIDING)
+    for body in ({"name": "agent"}, {"parameters": {}}):
+        assert management_in(body, Registry().get) is None
 
 
 def test_a_body_with_a_name_and_a_document_is_refused() -> None:

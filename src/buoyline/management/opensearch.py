@@ -191,20 +191,6 @@ def management_in(
     return find(name)
 
 
-def chosen(
-    find: Callable[[str], ContextManagement],
-    *,
-    registered: Mapping[str, Any] | None = None,
-    executed: Mapping[str, Any] | None = None,
-) -> ContextManagement | None:
-    """Return the document for one execution: the execution's own, else that of the agent's registration.
-
-    Nothing is merged: the first replaces the second as a whole. For *find* see `management_in`.
-    """
-    found = (management_in(body, find) for body in (executed, registered) if body is not None)
-    return next((document for document in found if document is not None), None)
-
-
 def _name_in(body: Mapping[str, Any]) -> object:
     parameters = body.get("parameters")
     within = parameters.get(NAME_KEY) if is_object(parameters) else None
