@@ -8,7 +8,6 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
@@ -53,26 +52,10 @@ _ENTERED: ContextVar[tuple["WorkspaceConversationManager", ...]] = ContextVar("e
 
 LEAST_GAIN: Final = 0.1
 _GAINS: Final = (LEAST_GAIN, 0.3, 0.5)
+"""The share of the tokens to remove after the first overflow in a row, the second, and each further one.
 
-
-@dataclass(slots=True)
-class Gains:
-    """The share of the tokens to remove after the first overflow in a row, the second, and each further one.
-
-    So a request that is refused again and again fits after a few calls, or the history cannot become smaller, and the
-    overflow is raised. (Removing anything at all, as Strands' own manager does, took 1,916 calls.)
-
-    Attributes:
-        overflows: How many came since the model's last answer.
-    """
-
-    overflows: int = 0
-
-    def next(self) -> float:
-        """Return the share for one more overflow."""
-        gain = _GAINS[min(self.overflows, len(_GAINS) - 1)]
-        self.overflows += 1
-        return gain
+So a request that is refused again and again fits after a few calls, or the history cannot become smaller, and the
+overflow is raised. (Removing anything at all, as Strands' own manager does, took 1,916 calls.)"""
 
 
 class WorkspaceConversationManager(ConversationManager):
@@ -121,7 +104,7 @@ class WorkspaceConversationManager(ConversationManager):
         self.counter: TextCounter = guarded_counter(counter)
         self._session_id = session_id
         self._followed = FollowedHistory()
-        self._gains = Gains()
+        self._overflows = 0  # since the model's last answer
         self._lock = threading.Lock()
         self._holder = 0
 
@@ -236,12 +219,12 @@ class WorkspaceConversationManager(ConversationManager):
 
     async def _after_model_call(self, event: AfterModelCallEvent) -> None:
         if event.stop_response is not None:
-            self._gains.overflows = 0
+            self._overflows = 0
 
     async def _after_invocation(self, event: AfterInvocationEvent) -> None:
         if self in _ENTERED.get():
             return
-        self._gains.overflows = 0
+        self._overflows = 0
         try:
             async with self._alone():
                 await self._write_down(event.agent)
@@ -290,6 +273,12 @@ class WorkspaceConversationManager(ConversationManager):
             logger.warning("the history of %s is unchanged: %s", self._session_of(agent), failure)
             return False
         return True
+
+    def _next_gain(self) -> float:
+        """Return the share of the tokens to remove after one more overflow."""
+        gain = _GAINS[min(self._overflows, len(_GAINS) - 1)]
+        self._overflows += 1
+        return gain
 
     async def _follow(self, agent: "Agent") -> AgentWindow:
         """Return the window, which has all messages of *agent*."""

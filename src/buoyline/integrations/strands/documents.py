@@ -156,7 +156,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
 
     async def _recover(self, agent: "Agent", error: Exception) -> None:
         window = await self._follow(agent)
-        wanted = int((1 - self._gains.next()) * window.tokens)
+        wanted = int((1 - self._next_gain()) * window.tokens)
         self._is_recovering = True
         try:
             await window.recover_from_overflow(error)
@@ -254,7 +254,10 @@ def conversation_manager_of(
     """
     document = document_of(management, workspace, allowed=allowed)
     given: dict[str, Any] = {"workspace": workspace, "session_id": session_id, "counter": counter}
-    named = None if on_event is not None else _named(document)
+    try:
+        named = None if on_event is not None else to_strands_settings(document)
+    except ConfigError:  # none of Strands' managers does what the document says
+        named = None
     match named:
         case ("NullConversationManager", _):
             return NullConversationManager(**given)
@@ -270,11 +273,3 @@ def conversation_manager_of(
             pass
     writers: dict[str, Any] = {"summarizer": summarizer, "summarizers": summarizers, "use_model": use_model}
     return DocumentConversationManager(document, **given, **writers, on_event=on_event, allowed=allowed)
-
-
-def _named(document: ContextManagement) -> tuple[str, dict[str, Any]] | None:
-    """Return the manager of Strands' that does what *document* says, with its settings; None without one."""
-    try:
-        return to_strands_settings(document)
-    except ConfigError:
-        return None

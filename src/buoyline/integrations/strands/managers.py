@@ -387,7 +387,7 @@ class SlidingWindowConversationManager(CutConversationManager):
             return
         window = await self._write_down(agent)
         messages, counts = _with_tokens(window)
-        wanted = max(int(self._gains.next() * sum(counts)), 1)
+        wanted = max(int(self._next_gain() * sum(counts)), 1)
         shrunk, saved = dict[int, Entry](), 0
         if self.should_truncate_results:
             flags = self._pin(messages)
@@ -527,12 +527,12 @@ class SummarizingConversationManager(CutConversationManager):
         self.summarization_agent = summarization_agent
         self.summarization_system_prompt = summarization_system_prompt
         self._is_extractive = summarizer == EXTRACTIVE
-        if isinstance(summarizer, str):
-            if not self._is_extractive:
-                problem = f"{summarizer!r} is not a summarizer: give {EXTRACTIVE!r}, a summarizer or a function"
-                raise ConfigError("summarizer", problem)
-            summarizer = None
-        self._summarizer = None if summarizer is None else guarded_summarizer(summarizer)
+        if isinstance(summarizer, str) and not self._is_extractive:
+            problem = f"{summarizer!r} is not a summarizer: give {EXTRACTIVE!r}, a summarizer or a function"
+            raise ConfigError("summarizer", problem)
+        self._summarizer = None
+        if summarizer is not None and not isinstance(summarizer, str):
+            self._summarizer = guarded_summarizer(summarizer)
         self._has_failed = False
 
     @property
@@ -563,7 +563,7 @@ class SummarizingConversationManager(CutConversationManager):
         await self._evict(agent, cut)
 
     async def _recover(self, agent: "Agent", error: Exception) -> None:  # noqa: ARG002 - as declared
-        gain = self._gains.next()
+        gain = self._next_gain()
         try:
             await self._recover_with_summary(agent, gain)
         except ContextWindowOverflowException:
@@ -676,7 +676,7 @@ class SummarizingConversationManager(CutConversationManager):
 
         A writer that failed is not asked again in the same series of overflows: often it is the model that refuses.
         """
-        has_failed_before = is_recovery and self._has_failed and self._gains.overflows > 1
+        has_failed_before = is_recovery and self._has_failed and self._overflows > 1
         if self._is_extractive or has_failed_before:
             return None
         if self._summarizer is not None:
