@@ -4,7 +4,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from buoyline.errors import MessageError
 from buoyline.messages.jsonl import is_array, is_object, model_fields, parse, spell
@@ -387,7 +387,7 @@ def simple_part(block: object) -> Text | Opaque:
 
 
 def media(
-    kind: Literal["image", "audio", "document", "video"],
+    kind: str,
     media_type: object,
     *,
     payload: object = None,
@@ -410,11 +410,12 @@ def media(
     return Media(kind, found, 0, text_or_empty(source), title)
 
 
-def data_url(url: object) -> tuple[str, str] | None:
-    """Split a base64 data URL into its media type and its payload; None for every other value."""
+def data_url(url: object) -> tuple[str, int] | None:
+    """Return the media type of a base64 data URL and the start of its payload; None for every other value."""
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
-    head, comma, payload = url.partition(",")
-    if not comma or not head.endswith(";base64"):
+    comma = url.find(",")  # the payload behind it is not copied: it may have gigabytes
+    head = url[: max(comma, 0)]
+    if not head.endswith(";base64"):
         return None
-    return head[len("data:") : -len(";base64")].split(";")[0], payload
+    return head[len("data:") : -len(";base64")].split(";")[0], comma + 1

@@ -197,13 +197,11 @@ def _part(block: object) -> ResultPart:
     return simple_part(block)
 
 
-def _by_url(kind: Any, holder: object, key: str) -> Media:
+def _by_url(kind: str, holder: object, key: str) -> Media:
     url = holder.get(key) if is_object(holder) else holder
     name = holder.get("filename") if is_object(holder) else None
-    # Only the head is looked at: the payload behind the comma may have gigabytes.
-    comma = url.find(",") if isinstance(url, str) and url.startswith("data:") else -1
-    if isinstance(url, str) and (found := data_url(url[: comma + 1])) is not None:
-        return media(kind, found[0], payload=url, start=comma + 1, name=name)
+    if (found := data_url(url)) is not None:
+        return media(kind, found[0], payload=url, start=found[1], name=name)
     source = holder.get("file_id") if url is None and is_object(holder) else url
     return media(kind, "", source=source, name=name)
 

@@ -199,10 +199,8 @@ def payload_text_of(key: str, value: object, siblings: Mapping[str, Any], format
     if not isinstance(value, str):
         return None
     if key in _URL_KEYS:
-        # Not `data_url`, which copies the payload: there may be gigabytes of it, to be refused.
-        comma = value.find(",") if value.startswith("data:") else -1
-        found = data_url(value[: comma + 1]) if comma >= 0 else None
-        return None if found is None else PayloadText(found[0], comma + 1)
+        found = data_url(value)
+        return None if found is None else PayloadText(*found)
     if key == "data" and siblings.get("type") == "base64":
         return PayloadText(str(siblings.get("media_type", "")), 0)
     if key == "data" and siblings.get(BYTES_MARK) is True:
