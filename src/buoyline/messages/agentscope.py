@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from buoyline.messages.dialect import (
     Blocks,
@@ -268,12 +268,9 @@ def _media(source: Mapping[str, Any], name: object) -> Media | Opaque:
     return media(kind, media_type, source=source.get("url"), name=name)
 
 
-def _kind(media_type: str) -> Literal["image", "audio", "document", "video"]:
-    match media_type.partition("/")[0]:
-        case "image" | "audio" | "video" as kind:
-            return kind
-        case _:
-            return "document"
+def _kind(media_type: str) -> str:
+    kind = media_type.partition("/")[0]
+    return kind if kind in ("image", "audio", "video") else "document"
 
 
 def _call(block: Mapping[str, Any]) -> ToolCall:

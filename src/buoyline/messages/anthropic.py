@@ -206,7 +206,7 @@ def _search_result(block: Mapping[str, Any]) -> Text | Opaque:
     return Text(join_texts([text_or_empty(block.get("title")), text_or_empty(block.get("source")), *texts]))
 
 
-def _media(kind: Any, block: Mapping[str, Any]) -> Media | Text | Opaque:
+def _media(kind: str, block: Mapping[str, Any]) -> Media | Text | Opaque:
     source, title = block.get("source"), block.get("title")
     if not is_object(source):
         return simple_part(block)

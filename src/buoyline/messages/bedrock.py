@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, cast
 
 from buoyline.messages.dialect import (
     Blocks,
@@ -56,8 +56,6 @@ from buoyline.messages.model import (
     text_in,
 )
 from buoyline.messages.payloads import decode_bytes, encode_bytes, encoded_payload
-
-_MediaKind: TypeAlias = Literal["image", "audio", "document", "video"]
 
 _MEDIA = frozenset({"image", "audio", "document", "video"})
 _CACHE_POINT = "cachePoint"
@@ -248,7 +246,7 @@ def _inner_part(block: object) -> ResultPart:
     kind = _key_of(block)
     inner = block[kind] if kind is not None and is_object(block) else None
     if kind in _MEDIA and is_object(inner):
-        found = _media(cast("_MediaKind", kind), inner)
+        found = _media(kind, inner)
         if found is not None:
             return found
     text = inner if kind == "text" else _wrapped_text(kind, inner)
@@ -282,7 +280,7 @@ def _joined(content: object) -> str | None:
     return join_texts([text for text in texts if isinstance(text, str)]) if None not in texts else None
 
 
-def _media(kind: _MediaKind, inner: Mapping[str, Any]) -> Media | Text | None:
+def _media(kind: str, inner: Mapping[str, Any]) -> Media | Text | None:
     source, name = inner.get("source"), inner.get("name")
     if not is_object(source):
         return None
