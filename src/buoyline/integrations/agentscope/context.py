@@ -30,7 +30,7 @@ from buoyline.messages.dialect import plain_fields
 from buoyline.messages.jsonl import is_array, is_object, spell
 from buoyline.messages.model import Note
 from buoyline.messages.registry import dialect_named
-from buoyline.offloader import Abilities, Offloader, StoredResult
+from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog
 from buoyline.tokens import TextCounter
 from buoyline.window.held_window import hand_over
 from buoyline.window.log import PIN, SUMMARY, ContextLog, Extend, Replace, kind_of, stored_summary
@@ -498,6 +498,7 @@ class AgentLog(ContextLog):
     def __init__(self, abilities: Abilities, session_id: str) -> None:
         """Write to the log of windows, if the offloader has one."""
         super().__init__(abilities.windows, session_id)
+        self.log: WindowLog | None = abilities.windows
         self.is_stale = False
         self.archive_end = 0
         self._is_open = False
