@@ -96,21 +96,17 @@ class Anthropic(Dialect):
 
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
         """Return a copy whose n-th ``tool_result`` block has other content."""
-        found = dict(own_fields(message))
+        found = own_fields(message)
         content = list(blocks_of(found.get("content")))
         places = [place for place, block in enumerate(content) if _block_type(block) == "tool_result"]
         for number, blocks in results.items():
-            result = dict(own_fields(content[places[number]]))
-            result["content"] = rebuilt_content(result.get("content"), blocks)
-            content[places[number]] = result
-        found["content"] = content
-        return found
+            content[places[number]] = self.with_content(content[places[number]], blocks)
+        return {**found, "content": content}
 
     def with_content(self, message: Any, blocks: Blocks) -> Any:
         """Return a copy of *message* whose content consists of *blocks*."""
-        found = dict(own_fields(message))
-        found["content"] = rebuilt_content(found.get("content"), blocks)
-        return found
+        found = own_fields(message)
+        return {**found, "content": rebuilt_content(found.get("content"), blocks)}
 
     def user_message(self, text: str) -> dict[str, Any]:
         """Return a new user message."""

@@ -126,22 +126,20 @@ class Bedrock(Dialect):
 
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
         """Return a copy whose n-th ``toolResult`` has other content."""
-        found = dict(own_fields(message))
+        found = own_fields(message)
         content = list(blocks_of(found.get("content")))
         places = [place for place, block in enumerate(content) if _key_of(block) == "toolResult"]
         for number, blocks in results.items():
-            block = dict(own_fields(content[places[number]]))
-            result = dict(own_fields(block["toolResult"]))
-            block["toolResult"] = {**result, "content": _rebuilt(result.get("content"), blocks)}
-            content[places[number]] = block
-        found["content"] = content
-        return found
+            block = own_fields(content[places[number]])
+            content[places[number]] = {**block, "toolResult": self.with_content(block["toolResult"], blocks)}
+        return {**found, "content": content}
 
     def with_content(self, message: Any, blocks: Blocks) -> Any:
         """Return a copy of *message* whose content consists of *blocks*."""
-        found = dict(own_fields(message))
-        found["content"] = _rebuilt(found.get("content"), blocks)
-        return found
+        found = own_fields(message)
+        old = blocks_of(found.get("content"))
+        made = [{"text": block} if isinstance(block, str) else old[block] for block in blocks]
+        return {**found, "content": made}
 
     def user_message(self, text: str) -> dict[str, Any]:
         """Return a new user message."""
@@ -212,11 +210,6 @@ def _bare_result(tool_result: object) -> Mapping[str, Any] | None:
         return None
     inner = tool_result.get("toolResult") if _key_of(tool_result) == "toolResult" else tool_result
     return inner if is_object(inner) and "toolUseId" in inner and "content" in inner else None
-
-
-def _rebuilt(content: object, blocks: Blocks) -> list[Any]:
-    old = blocks_of(content)
-    return [{"text": block} if isinstance(block, str) else old[block] for block in blocks]
 
 
 def _part(block: object) -> Part:

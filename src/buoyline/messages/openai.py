@@ -94,7 +94,7 @@ class OpenAIChat(Dialect):
 
     def with_content(self, message: Any, blocks: Blocks) -> Any:
         """Return a copy of *message* whose content consists of *blocks*; reasoning and calls are not content."""
-        found = dict(own_fields(message))
+        found = own_fields(message)
         content = found.get("content")
         first = sum(isinstance(part, Reasoning) for part in self.view(message).parts)
         inside = range(first, first + len(blocks_of(content)))
@@ -103,8 +103,7 @@ class OpenAIChat(Dialect):
             for block in blocks
             if block in inside or isinstance(block, str)
         ]
-        found["content"] = rebuilt_content(content, kept)
-        return found
+        return {**found, "content": rebuilt_content(content, kept)}
 
     def read(self, message: Any, losses: Losses) -> list[Turn]:
         """Read *message* whole; see `Dialect.read`."""
