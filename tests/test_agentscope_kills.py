@@ -81,7 +81,7 @@ async def test_another_process_goes_on_wherever_the_first_was_killed(
     tmp_path: Path, first: int, *, after: bool
 ) -> None:
     steps = await end_at(tmp_path / "whole", 10_000, after=after)
-    assert steps > 90
+    assert steps > 75
     for at in range((first + after * EVERY // 2 - 1) % EVERY + 1, steps + 1, EVERY):
         await end_at(tmp_path / str(at), at, after=after)
 
