@@ -109,10 +109,12 @@ def test_an_agent_with_a_document_is_as_it_was(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", MANAGERS)
 def test_an_agent_with_one_of_strands_managers_is_as_it_was(name: str, seed: int) -> None:
     # Results that became stubs after an overflow were whole again in a restarted agent; now they are stubs again.
-    # The plugin's tools have new descriptions: one more word of a model's summary has room beside them.
-    has_plugin = seed == 0 and name != "summaries with pins"
+    # The plugin's tools have new descriptions: one more word of a model's summary has room beside them. A pin and the
+    # summary are one message, so one more was removed then.
+    has_pins = name == "summaries with pins"
+    has_plugin, apart = seed == 0 and not has_pins, (*LOGGED, "reduce") if has_pins else LOGGED
     script = session_of((name, seed), MANAGERS[name], has_plugin=has_plugin, trouble=TROUBLE[seed % 2 :][:1])
-    assert unlike(f"strands-{[*MANAGERS].index(name)}-{seed}", script, LOGGED) == ""
+    assert unlike(f"strands-{[*MANAGERS].index(name)}-{seed}", script, apart) == ""
 
 
 @pytest.mark.slow
