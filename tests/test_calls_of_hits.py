@@ -194,3 +194,22 @@ async def test_hits_in_a_damaged_session_are_shown_without_calls(tmp_path: Path)
 )
 def test_the_row_of_a_call_has_its_first_text(arguments: str, shown: str) -> None:
     assert telling_argument(arguments) == shown
+
+
+def test_hits_are_found_whichever_record_of_the_journal_is_damaged(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+
+    async def archive_one_by_one() -> None:
+        for message in CONVERSATION:
+            await workspace.archive("s1", [message], dialect="anthropic")
+
+    asyncio.run(archive_one_by_one())
+    journal = tmp_path / "sessions" / "s1" / "journal.jsonl"
+    records = journal.read_bytes().splitlines(keepends=True)
+    expected = {(line.path, line.number) for line in grep(workspace, "needle", session="s1").lines}
+    for damaged in range(len(records)):
+        journal.write_bytes(b"".join([*records[:damaged], b"#" * 20 + records[damaged][20:], *records[damaged + 1 :]]))
+        unread = LocalWorkspace(tmp_path)
+        shown = grep(unread, "needle", session="s1").lines
+        assert {(line.path, line.number) for line in shown} == expected, damaged
+        assert search(unread, "needle", session="s1").lines, damaged

@@ -199,8 +199,16 @@ class _SessionCalls:
         return batch.first + bisect_right(self._places_in(at), position, key=attrgetter(of_place)) - 1
 
     def _place(self, number: int) -> _Place:
+        """Return where message *number* is.
+
+        Raises:
+            MessageError: No record of the journal names it: that of its batch is damaged.
+        """
         at = bisect_right(self._batches, number, key=attrgetter("first")) - 1
-        return self._places_in(at)[number - self._batches[at].first]
+        places = self._places_in(at) if at >= 0 else ()
+        if not places or number - self._batches[at].first >= len(places):
+            raise MessageError("is in no batch of the journal", number)
+        return places[number - self._batches[at].first]
 
     def _places_in(self, at: int) -> Sequence[_Place]:
         """Return the places of the messages in the batch at position *at*."""
