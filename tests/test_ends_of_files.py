@@ -257,7 +257,9 @@ def test_what_cannot_be_lines_is_refused_with_what_can(workspace: LocalWorkspace
 def test_lines_of_a_file_that_is_not_there_are_not_found(workspace: LocalWorkspace) -> None:
     name = _numbered(workspace, 50)
     with pytest.raises(NotFoundError, match=f"near are {re.escape(name)}"):
-        read(workspace, "countd.txt:-5")
+        read(workspace, "countd.txt:-60")
+    with pytest.raises(NotFoundError, match="the session has 0 summaries"):
+        read(workspace, "summary 4:-2", session="s1")
 
 
 def test_a_name_that_ends_like_lines_is_a_name(workspace: LocalWorkspace) -> None:
@@ -274,3 +276,27 @@ def test_the_tool_and_the_command_read_the_last_lines_too(workspace: LocalWorksp
     command = ["read", "--session", "s1", "--workdir", str(workspace.workdir), "transcript.md"]
     assert CliRunner().invoke(main, [*command[:-1], "transcript.md:-3"]).stdout == expected
     assert CliRunner().invoke(main, [*command, "--start", "-3"]).stdout == expected
+
+
+def test_the_last_lines_before_a_line_that_is_cut_are_reached(workspace: LocalWorkspace) -> None:
+    (workspace.workdir / "cut.txt").write_text("first\nsecond\n" + "word " * 5_000, "utf-8")
+    answer = read(workspace, "cut.txt", start=-3, max_tokens=200)
+    assert _numbers(answer) == [3]
+    assert "more characters: repeat the call with start=3, column=" in answer.text
+    assert _numbers(read(workspace, **answer.next, max_tokens=200)) == [1, 2]
+
+
+def test_several_places_are_read_from_the_end(workspace: LocalWorkspace) -> None:
+    name = _numbered(workspace, 25)
+    assert _numbers(read(workspace, f"{name}:1-2,20-30", start=-4)) == [22, 23, 24, 25]
+    assert _numbers(read(workspace, f"{name}:1-2,20-21,21-23,24", start=-25)) == [1, 2, 20, 21, 22, 23, 24]
+    pages = _answers(
+        read(workspace, f"{name}:1-9,20-25", start=-25, max_tokens=80), lambda **a: read(workspace, **a, max_tokens=80)
+    )
+    assert [number for page in reversed(list(pages)) for number in _numbers(page)] == [*range(1, 10), *range(20, 26)]
+
+
+@pytest.mark.parametrize(("start", "end"), [(-3, None), (5, 15)])
+def test_lines_that_a_citation_does_not_name_are_refused(workspace: LocalWorkspace, start: int, end: int) -> None:
+    with pytest.raises(ConfigError, match=r"'counted.txt:1-2,20-30' cites none of the lines (13|5) to 15"):
+        read(workspace, f"{_numbered(workspace, 15)}:1-2,20-30", start=start, end=end)

@@ -121,7 +121,7 @@ def _lines(workspace: LocalWorkspace, session_id: str, messages: tuple[int, int]
     if first < archived:
         ranges, name = session.line_ranges(first, min(end, archived)), session.name(layout.TRANSCRIPT_FILE)
         is_there = session.files.exists(name)
-        lines = list(lines_of(session.files, name, ranges[0][0], ranges[-1][1])) if is_there else []
+        lines = list(lines_of(session.files, name, [(ranges[0][0], ranges[-1][1])])) if is_there else []
         if len(lines) <= ranges[-1][1] - ranges[0][0]:
             raise CorruptError(session.files.path(name), "lacks lines of these messages; `buoyline repair` renders it")
         yield from lines

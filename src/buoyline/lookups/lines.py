@@ -119,30 +119,32 @@ def _decoded(line: Iterable[Fragment]) -> Iterator[str]:
     yield decoder.decode(b"", final=True)
 
 
-def lines_of(source: ByteSource, name: str, first: int, last: int) -> Iterator[Line]:
-    """Yield lines of file *name* from *first* to *last*, each cut after 1,000 characters."""
-    chosen = fragments(source.chunks(name), [(first, last)])
+def lines_of(source: ByteSource, name: str, ranges: Iterable[tuple[int, int]]) -> Iterator[Line]:
+    """Yield the lines of file *name* in *ranges*, as `fragments` takes them, each cut after 1,000 characters."""
+    chosen = fragments(source.chunks(name), ranges)
     for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
         yield from _parts(name, number, line, [1], is_hit=False)
 
 
-def lines_from(source: ByteSource, name: str, lines: tuple[int, int], column: int, max_chars: int) -> Iterator[Line]:
-    """Yield *lines*, each cut after 1,000 characters.
+def lines_from(
+    source: ByteSource, name: str, ranges: Sequence[tuple[int, int]], column: int, max_chars: int
+) -> Iterator[Line]:
+    """Yield the lines in *ranges*, as `fragments` takes them, each cut after 1,000 characters.
 
     A single line, or the first one if *column* is not 1, comes in parts of 1,000 characters up to *max_chars*.
     """
-    first, last = lines
-    if first > last:
+    if not ranges:
         return
-    if column == 1 and first < last:
-        yield from lines_of(source, name, first, last)
+    (first, end), *others = ranges
+    if column == 1 and (first < end or others):
+        yield from lines_of(source, name, ranges)
         return
     (content,), chars = windows(fragments(source.chunks(name), [(first, first)]), (column,), max_chars)
     for begin in range(0, max(len(content), 1), MAX_LINE_CHARS):
         part = content[begin : begin + MAX_LINE_CHARS]
         yield Line(name, first, column + begin, part, max(chars - (column - 1) - begin - len(part), 0))
     if column - 1 + len(content) >= chars:
-        yield from lines_of(source, name, first + 1, last)
+        yield from lines_of(source, name, [(first + 1, end), *others])
 
 
 def lines_around(

@@ -135,8 +135,7 @@ def _readable(workspace: ReadableWorkspace, file: str) -> str:
 
 _LINES = re.compile(r"[0-9]{1,15}(?:-[0-9]{1,15})?(?:,[0-9]{1,15}(?:-[0-9]{1,15})?){0,99}")
 _FROM_END = re.compile(r"-([0-9]{1,15})(?:--([0-9]{1,15}))?")
-_POINTER = re.compile(rf"(.+?):({_LINES.pattern})", re.DOTALL)
-_LIKE_LINES = re.compile(r"(.+?):([0-9,-]{1,100})", re.DOTALL)
+_CITATION = re.compile(r"(.+?):([0-9,-]+)", re.DOTALL)
 _MAX_LISTED = 4
 _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
@@ -163,9 +162,16 @@ class FileLines(NamedTuple):
         """First and last line of each range."""
         return self.ranges or ((self.first, self.last),)
 
-    def holds(self, number: int) -> bool:
-        """Return whether line *number* is in one of the ranges."""
-        return any(first <= number <= last for first, last in self.spans)
+    def within(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the ranges of cited lines from *first* to *last*, in order and without overlap."""
+        merged: list[tuple[int, int]] = []
+        for cited_first, cited_last in self.spans:
+            begin, end = max(cited_first, first), min(cited_last, last)
+            if merged and begin <= merged[-1][1] + 1:
+                merged[-1] = merged[-1][0], max(end, merged[-1][1])
+            elif begin <= end:
+                merged.append((begin, end))
+        return merged
 
 
 def resolve_path(
@@ -258,11 +264,9 @@ def _at_path(workspace: ReadableWorkspace, path: str, directory: str, *, confine
     name = _existing(workspace, path, directory, confined=confined)
     if name is not None:
         return FileLines(name)
-    for citation in filter(None, (_POINTER.fullmatch(path), _LIKE_LINES.fullmatch(path))):
-        name = _existing(workspace, citation[1], directory, confined=confined)
-        if name is not None:
-            return _cited(workspace, name, citation[2])
-    return None
+    citation = _CITATION.fullmatch(path)
+    name = _existing(workspace, citation[1], directory, confined=confined) if citation else None
+    return _cited(workspace, name, citation[2]) if citation and name is not None else None
 
 
 def _by_name(workspace: ReadableWorkspace, text: str, session: str | None) -> FileLines | None:
@@ -272,7 +276,7 @@ def _by_name(workspace: ReadableWorkspace, text: str, session: str | None) -> Fi
         NotFoundError: It means several.
         StorageError: It is a link.
     """
-    citation = _POINTER.fullmatch(text) or _LIKE_LINES.fullmatch(text)
+    citation = _CITATION.fullmatch(text)
     for name in (text, *([citation[1]] if citation else [])):
         files = files_named(workspace, name, session)
         if len(files) > 1:
@@ -323,7 +327,7 @@ def _from_end(texts: Texts, name: str, first: int, last: int) -> FileLines:
 
 def _nothing(workspace: ReadableWorkspace, path: str, session: str | None, *, confined: bool) -> NotFoundError:
     """Return the error that says where *path* was looked for, and which names are near."""
-    citation = _POINTER.fullmatch(path)
+    citation = _CITATION.fullmatch(path)
     if is_section_name((citation[1] if citation else path).rpartition("/")[2]):
         counts = [count_summaries(workspace, directory) for directory in directories_of(workspace, session)]
         count = max(counts, default=0)

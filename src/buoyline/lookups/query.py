@@ -109,7 +109,7 @@ def query(
     total = count_lines(result.chunks(name))
     page = LinePage(_about(expression, names), start, total, total, spelling)
     budget = AnswerBudget(max_tokens, counter)
-    shown = budget.fill(lines_from(result, name, (start, total), column, budget.max_line_chars), page)
+    shown = budget.fill(lines_from(result, name, [(start, total)], column, budget.max_line_chars), page)
     following = page.following(shown)
     repeated = {"path": path if isinstance(path, str) else paths, "expression": expression, "session": session}
     return Answer(

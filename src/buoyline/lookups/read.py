@@ -1,6 +1,7 @@
 """`read`: lines of a file, by number."""
 
 import codecs
+import dataclasses
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,7 +10,7 @@ from typing import Any
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Line, Spelling, as_arguments, shown_path
-from buoyline.lookups.lines import count_lines, fragments, lines_from, windows
+from buoyline.lookups.lines import count_lines, fragments, lines_from, lines_of, windows
 from buoyline.lookups.paths import resolve_file
 from buoyline.lookups.sections import Texts
 from buoyline.lookups.sources import ByteSource, require_workspace
@@ -120,8 +121,8 @@ def read(
 
     Raises:
         ConfigError: *workspace* is no workspace; *start* is 0, *end* or *column* is below 1, or *end* is before
-            *start*; *path* cites something that cannot be lines; *max_tokens* is too small; or
-            *whole* asks for more than 20 million characters.
+            *start*; *path* cites something that cannot be lines, or no line from *start* to *end*; *max_tokens* is too
+            small; or *whole* asks for more than 20 million characters.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
         StorageError: It is not a regular file or cannot be read.
@@ -142,15 +143,20 @@ def read(
     if last < first:
         raise ConfigError("end", f"line {last} is before line {first}; lines count from 1, the last one included")
     last = min(last, total)
+    ranges = resolved.within(first, last)
+    if ranges:
+        first, last = ranges[0][0], ranges[-1][1]
+    elif first <= last:
+        raise ConfigError("start", f"{path!r} cites none of the lines {first:,} to {last:,}")
     is_from_end = (start < 0 or (start == 1 and resolved.is_from_end)) and column == 1 and first < last
     budget = AnswerBudget(None if whole else max_tokens, counter)
     page = (LastLinesPage if is_from_end else LinePage)(shown_path(resolved.name), first, last, total, spelling)
     if whole:
-        found = _whole_lines(texts, resolved.name, (first, last), column)
+        lines = _whole_lines(texts, resolved.name, ranges, column)
+    elif is_from_end:
+        lines = lines_of(texts, resolved.name, _last_lines(ranges, budget.max_lines))
     else:
-        first = max(first, last - budget.max_lines + 1) if is_from_end else first
-        found = lines_from(texts, resolved.name, (first, last), column, budget.max_line_chars)
-    lines = (line for line in found if resolved.holds(line.number))
+        lines = lines_from(texts, resolved.name, ranges, column, budget.max_line_chars)
     shown = budget.fill(list(lines)[::-1], page)[::-1] if is_from_end else budget.fill(lines, page)
     following = page.following(shown)
     repeated = {"path": path, "end": end, "session": session, **({"start": start} if start < 0 else {})}
@@ -163,17 +169,26 @@ def read(
     )
 
 
-def _whole_lines(source: ByteSource, name: str, lines: tuple[int, int], column: int) -> Iterator[Line]:
-    """Yield *lines* in full, the first one from *column* on.
+def _last_lines(ranges: Sequence[tuple[int, int]], count: int) -> Sequence[tuple[int, int]]:
+    """Return the last *count* lines in *ranges*."""
+    kept: list[tuple[int, int]] = []
+    for first, last in reversed(ranges):
+        if count > 0:
+            kept.append((max(first, last - count + 1), last))
+            count -= last - first + 1
+    return kept[::-1]
+
+
+def _whole_lines(source: ByteSource, name: str, ranges: Sequence[tuple[int, int]], column: int) -> Iterator[Line]:
+    """Yield the lines in *ranges* in full, the first one from *column* on.
 
     Raises:
         ConfigError: They have more than 20 million characters.
     """
     left = MAX_WHOLE_CHARS
-    for number, line in itertools.groupby(
-        fragments(source.chunks(name), [lines]), key=lambda fragment: fragment.number
-    ):
-        begin = column if number == lines[0] else 1
+    chosen = fragments(source.chunks(name), ranges)
+    for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
+        begin = column if number == ranges[0][0] else 1
         (content,), chars = windows(line, (begin,), left)
         left -= len(content)
         if left <= 0 or begin - 1 + len(content) < chars:
@@ -197,7 +212,7 @@ class LinePage:
         return self._heading([longest]) + self._footer([longest])
 
     def row(self, line: Line) -> str:
-        """Return a line with its number."""
+        """Return a line with its number, and how to see its rest if the answer goes on elsewhere."""
         shown = f"{line.label}\t{line.text}\n"
         if not line.is_abridged:
             return shown
@@ -233,6 +248,10 @@ class LastLinesPage(LinePage):
 
     __slots__ = ()
 
+    def row(self, line: Line) -> str:
+        """Return a line with its number, and how to see its rest: the answer never goes on there."""
+        return super().row(dataclasses.replace(line, is_abridged=line.rest > 0))
+
     def text(self, lines: Sequence[Line]) -> str:
         """Return the whole answer, with *lines* in the order of the file."""
         return super().text(sorted(lines, key=_number))
@@ -240,8 +259,6 @@ class LastLinesPage(LinePage):
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
         """Return where to go on before *lines*; empty at the first one."""
         oldest = min(lines, key=_number)
-        if oldest.rest and not oldest.is_abridged:
-            return {"start": oldest.number, "column": oldest.end_column}
         return {"end": oldest.number - 1} if oldest.number > self.first else {}
 
     def _footer(self, lines: Sequence[Line]) -> str:

@@ -279,7 +279,7 @@ def _range(source: ByteSource, target: Target, total: int, form: _Form) -> Answe
         ConfigError: The first line ends before the column of *target*, or the tokens are too few for anything.
     """
     page = _RangePage(target, form, len(str(target.last)), total)
-    lines = lines_from(source, target.name, (target.first, target.last), target.column, form.budget.max_line_chars)
+    lines = lines_from(source, target.name, [(target.first, target.last)], target.column, form.budget.max_line_chars)
     shown = form.budget.fill(lines, page)
     if target.column > 1 and not shown[0].content:
         raise ConfigError("reference", f"line {target.first} ends before column {target.column}")
