@@ -113,6 +113,22 @@ def test_a_range_is_inclusive_and_its_end_is_clamped(workspace: LocalWorkspace) 
     assert {retrieve(workspace, "plain", None, spelled, session="s1").text for spelled in alike} == {found.text}
 
 
+def test_a_citation_of_several_places_shows_these_lines_and_none_between(workspace: LocalWorkspace) -> None:
+    found = retrieve(workspace, "[plain:2-3,9,9-10,58-99]", session="s1")
+    assert [line.number for line in found.lines] == [2, 3, 9, 10, 58, 59, 60]
+    assert _body(found)[:5] == ["[Lines 2-60 of 60]", "", "   2| line 2", "   3| line 3 ERROR", "---"]
+    within = retrieve(workspace, "plain:2-3,9,58", line_range={"start": 5, "end": 40}, session="s1")
+    assert _body(within) == ["[Lines 9-9 of 60]", "", "  9| line 9"]
+    hits = retrieve(workspace, "plain:2-3,40-41", "ERROR", context_lines=0, session="s1")
+    assert [line.number for line in hits.lines] == [3, 40]
+    assert "(searched 2 lines)" in retrieve(workspace, "plain:2,41", "ERROR", session="s1").text
+    with pytest.raises(ConfigError, match="lines 10 to 20 are not within those that the reference names"):
+        retrieve(workspace, "plain:2-3,58", line_range={"start": 10, "end": 20}, session="s1")
+    cut = retrieve(workspace, "plain:1-9,40-60", max_tokens=90, session="s1")
+    rest = retrieve(workspace, "plain:1-9,40-60", line_range=cut.next["line_range"], session="s1")
+    assert [line.number for line in (*cut.lines, *rest.lines)] == [*range(1, 10), *range(40, 61)]
+
+
 @pytest.mark.parametrize(
     "line_range",
     [{"start": 0, "end": 4}, {"start": 9, "end": 4}, {"start": 61, "end": 70}, {"start": 1}, {}, [1, 2], "1-2",

@@ -7,12 +7,12 @@ offloaded content: not to the agent's own files, the journal, or a session that 
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, TypeAlias
 
 from buoyline.errors import CorruptError, InvalidNameError, NotFoundError, StorageError
 from buoyline.lookups.answer import Answer, Line, shown_path
-from buoyline.lookups.paths import MAX_NEAR, directory_of, names_in, near, resolve_file, shortened
+from buoyline.lookups.paths import MAX_NEAR, FileLines, directory_of, names_in, near, resolve_file, shortened
 from buoyline.lookups.read import begins_as_text
 from buoyline.lookups.sections import records_of
 from buoyline.messages.jsonl import is_object, parse
@@ -42,6 +42,7 @@ class Target:
         last: Last line, inclusive; `sys.maxsize` for the end.
         column: The character of line `first` to begin with, 1-based.
         is_narrowed: Whether the caller has named lines.
+        cited: First and last line of each place, if the reference names several; else empty.
     """
 
     name: str
@@ -51,6 +52,12 @@ class Target:
     last: int = sys.maxsize
     column: int = 1
     is_narrowed: bool = False
+    cited: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """The lines from `first` to `last` that are asked for, in order and without overlap."""
+        return FileLines(self.name, self.first, self.last, self.cited).within(self.first, self.last)
 
 
 def resolve_reference(workspace: ReadableWorkspace, reference: str, session: str | None = None) -> Target:
@@ -60,9 +67,9 @@ def resolve_reference(workspace: ReadableWorkspace, reference: str, session: str
         workspace: Where to look.
         reference: The path of a tool result or its view, of a transcript or archive, or of a file under ``data/``:
             absolute, relative to the workdir, or with *session* relative to the session; its plain name; a
-            ``workspace:///data/`` reference; the id of a call or its unique beginning. ``:120-135`` after it narrows it
-            to these lines; ``:120:1001`` begins at a column, in exactly the file named. The brackets of a citation may
-            be there.
+            ``workspace:///data/`` reference; the id of a call or its unique beginning. ``:120-135`` or ``:120-135,141``
+            after it narrows it to these lines; ``:120:1001`` begins at a column, in exactly the file named. The
+            brackets of a citation may be there.
         session: The only session whose content may be retrieved; None for all. Files under ``data/`` belong to no
             session: an agent that knows the hash has seen the reference.
 
@@ -103,7 +110,7 @@ def _by_path(workspace: ReadableWorkspace, reference: str, session: str | None) 
     found = _file(workspace, resolved.name)
     if (resolved.first, resolved.last) == (1, sys.maxsize):
         return found
-    return Target(found.name, found.whole, found.parts, resolved.first, resolved.last, is_narrowed=True)
+    return replace(found, first=resolved.first, last=resolved.last, is_narrowed=True, cited=resolved.ranges)
 
 
 def _file(workspace: ReadableWorkspace, name: str) -> Target:

@@ -226,13 +226,15 @@ def _narrowed(target: Target, total: int, line_range: Mapping[str, Any] | None) 
         ConfigError: There are none.
     """
     start, end = (1, total) if line_range is None else _bounds(line_range, total)
-    first, last = max(start, target.first), min(end, target.last, total)
-    if first > last:
+    narrowed = replace(target, first=max(start, target.first), last=min(end, target.last, total))
+    ranges = narrowed.ranges
+    if not ranges:
         problem = f"lines {start} to {end} are not within those that the reference names; the content has 1 to {total}"
         raise ConfigError("line_range", problem)
+    first, last = ranges[0][0], ranges[-1][1]
     column = target.column if first == target.first else 1
     is_narrowed = line_range is not None or target.is_narrowed
-    return replace(target, first=first, last=last, column=column, is_narrowed=is_narrowed)
+    return replace(narrowed, first=first, last=last, column=column, is_narrowed=is_narrowed)
 
 
 def _bounds(line_range: Any, total: int) -> tuple[int, int]:
@@ -279,7 +281,7 @@ def _range(source: ByteSource, target: Target, total: int, form: _Form) -> Answe
         ConfigError: The first line ends before the column of *target*, or the tokens are too few for anything.
     """
     page = _RangePage(target, form, len(str(target.last)), total)
-    lines = lines_from(source, target.name, [(target.first, target.last)], target.column, form.budget.max_line_chars)
+    lines = lines_from(source, target.name, target.ranges, target.column, form.budget.max_line_chars)
     shown = form.budget.fill(lines, page)
     if target.column > 1 and not shown[0].content:
         raise ConfigError("reference", f"line {target.first} ends before column {target.column}")
@@ -294,11 +296,12 @@ def _matches(source: ByteSource, target: Target, query: _Query, form: _Form) -> 
         around each of its matches. Without a match the answer has no lines, and says so.
     """
     begin = target.first, target.column
-    ranges = {target.name: [(target.first, target.last)]}
+    ranges = {target.name: target.ranges}
     found = find(source, ranges, query.search, lambda _, hit: (hit.number, hit.column) < begin, {})
     where = f" in lines {target.first}-{target.last}" if target.is_narrowed else ""
     if not found.hits:
-        searched = f"searched {target.last - target.first + 1} lines" if found.is_all else _TIME_UP
+        searched_lines = sum(last - first + 1 for first, last in target.ranges)
+        searched = f"searched {searched_lines} lines" if found.is_all else _TIME_UP
         text = f"No matches found for pattern '{visible(query.pattern)}'{where} ({searched})."
         return Answer("\n\n".join([text, *_bracketed(form.notes)]), target.name)
     hits = found.hits[target.name]
