@@ -6,6 +6,7 @@ Expected every time: an error of ours or the right answer, within bounded time, 
 import asyncio
 import base64
 import hashlib
+import json
 import os
 import shutil
 import stat
@@ -18,8 +19,11 @@ from typing import Any
 import pytest
 
 from buoyline.errors import BuoylineError, CorruptError, LockTimeout, StorageError
+from buoyline.maintenance.gc import collect
+from buoyline.maintenance.repair import repair
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
+from buoyline.watching.watch import Watch
 from buoyline.workspace import LocalWorkspace, layout
 
 BOUND_S = 20.0
@@ -390,6 +394,27 @@ async def test_a_file_that_is_removed_is_never_passed_over_in_silence(workdir: P
         assert next(message for _, message in found) == before[0]
     else:
         assert damage(workdir)
+
+
+@pytest.mark.parametrize("session_id", ["", "x" * 4_097, 7])
+async def test_a_folder_whose_owner_cannot_be_an_id_hides_no_other_session(workdir: Path, session_id: object) -> None:
+    shutil.copytree(workdir / "sessions/s1", workdir / "sessions/a-copy")
+    facts = {**json.loads((workdir / "sessions/s1/session.json").read_bytes()), "id": session_id}
+    (workdir / "sessions/a-copy/session.json").write_text(json.dumps(facts), encoding="utf-8")
+    workspace, refused = at(workdir), dict[str, BuoylineError]()
+
+    assert workspace.session_ids() == ["s1"]
+    assert [session.session_id for session in workspace.sessions(newest=5, refused=refused)] == ["s1"]
+    assert isinstance(refused["sessions/a-copy"], CorruptError)
+    assert "owner" in damage(workdir)
+    watch = Watch(workspace)
+    for _ in watch.rounds(follow=False):
+        pass
+    assert watch.session_ids == ["s1"]
+    with pytest.raises(CorruptError, match=r"a-copy/session\.json.*names another session than its directory"):
+        collect(workspace)
+    assert not repair(workspace).is_repaired
+    assert len(await stored(at(workdir))) == 2
 
 
 async def test_bytes_of_a_result_that_were_changed_are_found(workdir: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
-from buoyline.errors import BuoylineError, CorruptError, MessageError, NotFoundError, StorageError
+from buoyline.errors import BuoylineError, CorruptError, InvalidNameError, MessageError, NotFoundError, StorageError
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.payloads import put_back
 from buoyline.offloader.protocol import ModelCall, WindowState
@@ -350,7 +350,10 @@ def chosen_directory(session_id: str, taken: Collection[str]) -> str:
 
 def is_directory_of(files: Files, session_id: str, directory: str) -> bool:
     """Return whether *directory*, whose ``session.json`` names *session_id*, is where that session belongs."""
-    directories = layout.session_directories(session_id)
+    try:
+        directories = layout.session_directories(session_id)
+    except InvalidNameError:
+        return False
     return directory == directories[0] or (directory in directories and found_directory(files, session_id) == directory)
 
 
@@ -407,9 +410,10 @@ def _document_in(files: Files, directory: str) -> Mapping[str, Any] | None:
         if files.size(f"{directory}/{layout.JOURNAL_FILE}") is None:
             return None
         raise CorruptError(files.path(path), "is gone; restore it from a copy")
-    with suppress(MessageError):
+    with suppress(MessageError, KeyError, InvalidNameError):
         document = parse(files.read(path))
-        if is_object(document) and isinstance(document.get("id"), str):
+        if is_object(document):
+            layout.session_directories(document["id"])  # refuses what cannot be an id
             return document
     raise CorruptError(files.path(path), _OWNER_UNKNOWN)
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from buoyline.errors import BuoylineError, InvalidNameError, MessageError, StorageError
+from buoyline.errors import BuoylineError, MessageError, StorageError
 from buoyline.maintenance.verify.inspection import (
     Inspection,
     Part,
@@ -532,14 +532,8 @@ def _checked_renderer(session: Inspection) -> object:
         return None
     if not is_known_format(found.get("format")):
         session.findings.append(unknown_format(session.path(layout.SESSION_FILE), found.get("format")))
-    if not _is_its_own(session, found.get("id")):
+    session_id = found.get("id")
+    if not isinstance(session_id, str) or not is_directory_of(session.files, session_id, session.directory):
         reason = "names another session than its directory; move the directory back to where it was"
         session.add("owner", layout.SESSION_FILE, reason)
     return found.get("renderer")
-
-
-def _is_its_own(session: Inspection, session_id: object) -> bool:
-    try:
-        return isinstance(session_id, str) and is_directory_of(session.files, session_id, session.directory)
-    except InvalidNameError:
-        return False
