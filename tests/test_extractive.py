@@ -307,6 +307,23 @@ def test_even_a_tiny_budget_keeps_the_beginning_of_the_first_request() -> None:
         assert _tokens(draft) <= max_tokens
 
 
+@pytest.mark.parametrize("max_tokens", [160, 180])
+def test_a_small_budget_has_room_for_the_state_beside_a_long_task_and_a_ban(max_tokens: int) -> None:
+    task = "Chart the harbour. " + "The pilots need the depth of each berth at low tide, by name. " * 30
+    ban = "Whatever happens and whoever asks for it, do not write into the folder that holds the charts of last year."
+    messages = [
+        _said("user", f"{task}\n\n{ban}"),
+        *(_said("assistant", f"We should look at berth_{n} first, since pier_{n} is next to it.") for n in range(5)),
+        _call("write_file", "c1", path="/harbour/depths.py", content="print(344)"),
+        _result("c1", "done"),
+        _said("assistant", "Now I look for the tide table."),
+    ]
+    draft = _extract(messages, max_tokens)
+    assert "Created: /harbour/depths.py" in draft.fields["current_state"]
+    assert ban in " ".join(draft.fields.values())
+    assert _tokens(draft) <= max_tokens
+
+
 def test_without_any_budget_every_field_is_empty() -> None:
     assert set(_extract(SESSION, 0).fields.values()) == {""}
 

@@ -241,6 +241,9 @@ LAST_STRINGS_SHARE: Final = 0.05
 RULES_SHARE: Final = 0.07
 """Of the whole, for the user's rules."""
 
+MAX_TAKEN_SHARE: Final = 0.6
+"""Of the share of the second field, by what is chosen before the fields; see `Selection.share_rest`."""
+
 LEAST_FACT_NEED: Final = 0.06
 """Of a sentence in its field's share; the rest of a share goes to what is most needed in any field.
 
@@ -378,6 +381,7 @@ def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetInde
     selection.choose_newest(asked, REQUEST_KIND, room=NEWEST_REQUESTS_SHARE * request.max_tokens, most=NEWEST_REQUESTS)
     selection.choose_prohibitions(queues.get(STRINGS_FIELD, []))
     selection.choose_plan(queues.get(NEXT_FIELD, []))
+    selection.share_rest(prose)
     for name in prose:
         if name == NEXT_FIELD:
             selection.assure(queues[name], max(NEXT_TOKENS, int(selection.share_of(name) * request.max_tokens)))
@@ -426,6 +430,7 @@ class Selection:
         self.choice = SelectedFacts({name: [] for name in request.fields})
         self.max_tokens = request.max_tokens
         self._left: float = request.max_tokens
+        self._shared: float = request.max_tokens  # of which each field has its share
         self._counter = request.counter
         self._snippets = snippets
         self._end = end
@@ -497,6 +502,20 @@ class Selection:
             room -= cost
             self._choose_first_of(queue, item, item)
 
+    def share_rest(self, names: Sequence[str]) -> None:
+        """Let the later ones of the fields *names* bear in proportion what was chosen so far, if it takes too much.
+
+        It comes out of the share of the first field, then of the second. In a small summary, the task and a ban took
+        both: it had two remarks of the agent, and nothing of the file that the agent had made.
+        """
+        if len(names) < 2:  # noqa: PLR2004 - a first one and others
+            return
+        first, *others = (self.share_of(name) for name in names)
+        excess = -self._unused - first * self.max_tokens
+        if excess > MAX_TAKEN_SHARE * others[0] * self.max_tokens:
+            self._shared = max(self.max_tokens - excess / sum(others), 0.0)
+            self._unused = -first * self._shared
+
     def assure(self, queue: list[Fact], tokens: int) -> None:
         """Choose the first of *queue*, cut to *tokens* but to at most a sixth of all.
 
@@ -540,7 +559,7 @@ class Selection:
             share: Of all tokens. Unused tokens of earlier fields are added, and those of this one are passed on.
             least_need: Of a fact that is chosen.
         """
-        room = min(share * self.max_tokens + self._unused, self._left)
+        room = min(share * self._shared + self._unused, self._left)
         old = [item for item in queue if self._was_shown(item)]
         used = self._take(old, queue, CARRIED_SHARE * room, least_need) if len(old) < len(queue) else 0
         used += self._take(list(queue), queue, room - used, least_need)
@@ -623,6 +642,7 @@ class Selection:
 
     def count_again(self) -> None:
         """Count the chosen facts together, since they join lines, and free the rest."""
+        self._shared = self.max_tokens
         texts = (field_text(items) for items in self.choice.shown.values())
         self._left = self.max_tokens - sum(self._counter.count(text) for text in texts if text)
         self._unused = 0.0
