@@ -16,6 +16,7 @@ from buoyline.compression.citations import CUT, unverified
 from buoyline.compression.extractive.fact_text import FILE_KINDS
 from buoyline.compression.extractive.plans import ticked
 from buoyline.compression.extractive.summarizer import Extractive, extract
+from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.pointers import Pointer, pointers_in
 from buoyline.compression.summary import FIELDS, Draft, SourceMessage, SummaryRequest
 from buoyline.compression.work_state import PlanItem
@@ -65,6 +66,7 @@ def _spoken(message: Message) -> str:
 
 _DRAFT = """
 import json, pathlib, sys
+from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import SourceMessage, SummaryRequest
@@ -124,6 +126,24 @@ def test_the_state_says_what_was_changed_run_and_reported() -> None:
     )
     assert "changed in between: store.py [transcript.md:31-49,71-89]" in state
     assert "load_row returns None for a missing key" in state
+
+
+@pytest.mark.parametrize(("runs", "said", "weight"), [(2, "was run", "done"), (3, "was run 3 times", "check")])
+def test_a_check_that_is_run_again_and_again_counts_as_one_although_its_output_says_nothing(
+    runs: int, said: str, weight: str
+) -> None:
+    messages = [_said("user", "Make the footer dimmer.")]
+    for number in range(runs):
+        path, old, new = "/pier/footer.ts", f"dim_{number}", f"dim_{number + 1}"
+        messages += [
+            _call("edit", f"e{number}", path=path, oldText=old, newText=new),
+            _result(f"e{number}", "done"),
+            _call("bash", f"b{number}", command="cd /pier && npm run build 2>&1 | tail -3"),
+            _result(f"b{number}", "Waiting for the debugger to disconnect..."),
+        ]
+    draft = _extract(messages)
+    assert f"`npm run build` {said} [" in draft.fields["current_state"]
+    assert [item.weight for item in draft.items if item.kind == "check"] == [FACTS[weight]]
 
 
 def test_work_that_was_checked_and_not_committed_is_said_to_be_uncommitted() -> None:

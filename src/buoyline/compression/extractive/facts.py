@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 SERIES_PLACES: Final = 3
 """A series names the values of calls at so many places."""
 
+REGULAR_RUNS: Final = 3
+"""A check that was run so often is how the agent checks its work, even if its output never says how it ended."""
+
 NEWEST_CHECKS: Final = 3
 
 LARGE_LINES: Final = 150
@@ -225,9 +228,10 @@ def _checks(conversation: Conversation) -> Iterator[Fact]:
     newest = list(work.checks)[-NEWEST_CHECKS:]
     for check in work.checks.values():
         text = f"`{cut(check.command, limits.line, limits.counter)}`"
+        is_regular = check.runs >= REGULAR_RUNS
         match check.outcome:
             case "ran":
-                text += " was run"
+                text += f" was run {check.runs} times" if is_regular else " was run"
             case "fails":
                 text += f" fails: {cut(check.line, 2 * limits.line, limits.counter)}"
             case "passes":
@@ -236,7 +240,8 @@ def _checks(conversation: Conversation) -> Iterator[Fact]:
             text += f"; it had failed: {cut(check.failed_before, limits.line, limits.counter)}"
             names = _names(check.changed_between)
             text += f"; changed in between: {names}" if names else ""
-        weight = {"fails": FACTS["failed check"], "passes": FACTS["check"], "ran": FACTS["done"]}[check.outcome]
+        ran = FACTS["check" if is_regular else "done"]
+        weight = {"fails": FACTS["failed check"], "passes": FACTS["check"], "ran": ran}[check.outcome]
         if check.outcome == "passes" and check.command not in newest:
             weight = FACTS["old check"]
         if stale := [*check.changed_after, *work.changed_since(check.last)]:
