@@ -138,11 +138,11 @@ def test_a_check_that_is_run_again_and_again_counts_as_one_although_its_output_s
         messages += [
             _call("edit", f"e{number}", path=path, oldText=old, newText=new),
             _result(f"e{number}", "done"),
-            _call("bash", f"b{number}", command="cd /pier && npm run build 2>&1 | tail -3"),
+            _call("bash", f"b{number}", command="cd pier/web && npm run build 2>&1 | tail -3"),
             _result(f"b{number}", "Waiting for the debugger to disconnect..."),
         ]
     draft = _extract(messages)
-    assert f"`npm run build` {said} [" in draft.fields["current_state"]
+    assert f"`npm run build` in pier/web {said} [" in draft.fields["current_state"]
     assert [item.weight for item in draft.items if item.kind == "check"] == [FACTS[weight]]
 
 

@@ -228,6 +228,8 @@ def _checks(conversation: Conversation) -> Iterator[Fact]:
     newest = list(work.checks)[-NEWEST_CHECKS:]
     for check in work.checks.values():
         text = f"`{cut(check.command, limits.line, limits.counter)}`"
+        if check.directory and not check.directory.startswith("/") and not check.command.startswith("cd "):
+            text += f" in {cut(check.directory, limits.line, limits.counter)}"
         is_regular = check.runs >= REGULAR_RUNS
         match check.outcome:
             case "ran":
