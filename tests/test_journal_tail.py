@@ -16,7 +16,7 @@ from buoyline.workspace.archive import Archive
 from buoyline.workspace.index import Index
 from buoyline.workspace.journal import decode, encode
 from buoyline.workspace.journal_tail import JournalTail
-from buoyline.workspace.logs import Summaries, Window
+from buoyline.workspace.logs import NewMessages, Summaries, Window
 from buoyline.workspace.results import Results
 from buoyline.workspace.session import Session
 
@@ -32,6 +32,7 @@ def session_in(workdir: Path) -> tuple[LocalWorkspace, Session]:
 
 def perform(workspace: LocalWorkspace, session: Session, operation: str, number: int) -> None:
     message = {"role": "user", "content": f"message {number}"}
+    new = NewMessages([message], (), (), (), (), "")
     result = ToolResult(call_id=f"c{number}", name="", parts=(Text(f"output {number}"),))
     match operation:
         case "batch":
@@ -46,9 +47,9 @@ def perform(workspace: LocalWorkspace, session: Session, operation: str, number:
         case "summary":
             Summaries(session).add({"text": f"summary {number}"})
         case "extend":
-            Window(session).extend([message], (number,))
+            Window(session).extend(new, (number,))
         case "replace":
-            Window(session).replace([message], ("summary",), session.index().messages, (number, number + 1))
+            Window(session).replace(new, ("summary",), session.index().messages, (number, number + 1))
         case _:
             Window(session).claim(f"writer {number}")
 

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from buoyline.errors import CorruptError, SessionExistsError, StorageError
 from buoyline.messages import spell
@@ -93,6 +93,26 @@ class Summaries:
         return self._session.name(layout.summary_facts_name(number))
 
 
+class NewMessages(NamedTuple):
+    """Redacted messages for a window, and what is recorded with them; see `WindowLog.extend_window`.
+
+    Attributes:
+        messages: Native messages, in order.
+        times: When each was added; empty if that is not known.
+        dialects: Of each message; empty: detected.
+        stubs: Texts that replace results, each with the file of its result. They are recorded first.
+        calls: Durable with the next sync of the journal.
+        writer: Who writes; empty for a window that anybody may write to.
+    """
+
+    messages: Sequence[Any]
+    times: Sequence[str]
+    dialects: Sequence[str]
+    stubs: Sequence[tuple[str, str]]
+    calls: Sequence[ModelCall]
+    writer: str
+
+
 class Window:
     """The messages in a session's context: ``window.jsonl``, one message a line.
 
@@ -144,40 +164,27 @@ class Window:
         with self._session.writing() as (_, appender):
             appender.note({"op": "writer", "writer": writer, "time": now()})
 
-    def extend(
-        self,
-        messages: Sequence[Any],
-        pins: Sequence[int],
-        *,
-        times: Sequence[str] = (),
-        dialects: Sequence[str] = (),
-        stubs: Sequence[tuple[str, str]] = (),
-        calls: Sequence[ModelCall] = (),
-        writer: str = "",
-    ) -> None:
+    def extend(self, new: NewMessages, pins: Sequence[int]) -> None:
         """Append messages that were added to the context, and record the pins if they changed; durable on return.
-
-        The *stubs*, texts with the file of their result, are recorded first. The *calls* are durable with the next sync
-        of the journal.
 
         Raises:
             StaleWindowError: Another writer has taken the window over; nothing was changed.
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             ValueError: See `WindowLog.extend_window`.
         """
-        content = window_lines(messages, dialects)
-        size_bytes, times = len(content), checked_times(times, messages)
+        content = window_lines(new.messages, new.dialects)
+        size_bytes, times = len(content), checked_times(new.times, new.messages)
         if self._quota.is_limited_for_new(self._session):
             growth = lines_record(size_bytes, 0, times=times, is_durable=False)
             self._quota.check_new(self._session, size_bytes, [growth])
         with self._lease(content), self._session.writing() as (tail, appender):
-            check_writer(tail, self._session.session_id, writer)
-            records, called = list[Record](), list(map(call_record, calls))
+            check_writer(tail, self._session.session_id, new.writer)
+            records, called = list[Record](), list(map(call_record, new.calls))
             if tuple(pins) != tail.pins:
                 records.append({"op": "pins", "pins": list(pins), "time": now()})
             held_bytes = appender.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
             self._check_length(tail, held_bytes)
-            unknown = unknown_stubs(tail, stubs)
+            unknown = unknown_stubs(tail, new.stubs)
             if self._quota.is_limited:
                 growth = lines_record(held_bytes + size_bytes, 0, times=times, is_durable=appender.syncs_at_once)
                 grown = [growth] if content else []
@@ -198,34 +205,22 @@ class Window:
                 appender.files[layout.WINDOW_FILE].cut(before)
                 raise
 
-    def replace(
-        self,
-        messages: Sequence[Any],
-        head: Sequence[str],
-        first: int,
-        pins: Sequence[int],
-        *,
-        times: Sequence[str] = (),
-        dialects: Sequence[str] = (),
-        stubs: Sequence[tuple[str, str]] = (),
-        calls: Sequence[ModelCall] = (),
-        writer: str = "",
-    ) -> None:
-        """Write the context after a compaction; durable on return. See `extend` for *stubs* and *calls*.
+    def replace(self, new: NewMessages, head: Sequence[str], first: int, pins: Sequence[int]) -> None:
+        """Write the context after a compaction; durable on return.
 
         Raises:
             StaleWindowError: Another writer has taken the window over; nothing was changed.
             QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             ValueError: See `WindowLog.extend_window`.
         """
-        content = window_lines(messages, dialects)
-        record = window_record(content, head, first, pins, now(), times=checked_times(times, messages))
+        content = window_lines(new.messages, new.dialects)
+        record = window_record(content, head, first, pins, now(), times=checked_times(new.times, new.messages))
         if self._quota.is_limited_for_new(self._session):
             self._quota.check_new(self._session, len(content), [record])
         with self._lease(content), self._session.writing() as (tail, appender):
-            check_writer(tail, self._session.session_id, writer)
+            check_writer(tail, self._session.session_id, new.writer)
             replaced = appender.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
-            first_noted = [*unknown_stubs(tail, stubs), *map(call_record, calls)]
+            first_noted = [*unknown_stubs(tail, new.stubs), *map(call_record, new.calls)]
             self._quota.admit(self._session, tail, len(content) - replaced, [*first_noted, record])
             for other in first_noted:
                 appender.note(other, durable=False)

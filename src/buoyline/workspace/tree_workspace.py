@@ -21,7 +21,7 @@ from buoyline.workspace.archive import Archive
 from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs, with_data_tags
 from buoyline.workspace.entries import StoredEntries
-from buoyline.workspace.logs import Summaries, Window
+from buoyline.workspace.logs import NewMessages, Summaries, Window
 from buoyline.workspace.quotas import QuotaChecker, Quotas
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, may_name_a_file, reference_in
@@ -346,17 +346,11 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         writer: str = "",
     ) -> None:
         """Append to the session's window; see `Window.extend`."""
+        new = NewMessages(messages, times, dialects, _files_of(stubs), calls, writer)
         await self._write(
             session_id,
-            lambda: (
-                self._named(stubs),
-                self._checked(messages),
-                self._redacted_calls(calls),
-                self._redaction.identifier(writer),
-            ),
-            lambda s, given: Window(s, self._quota, self._blobs).extend(
-                given[1], pins, times=times, dialects=dialects, stubs=given[0], calls=given[2], writer=given[3]
-            ),
+            lambda: self._redacted(new),
+            lambda s, new: Window(s, self._quota, self._blobs).extend(new, pins),
         )
 
     async def replace_window(
@@ -374,25 +368,11 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         writer: str = "",
     ) -> None:
         """Replace the session's window; see `Window.replace`."""
+        new = NewMessages(messages, times, dialects, _files_of(stubs), calls, writer)
         await self._write(
             session_id,
-            lambda: (
-                self._named(stubs),
-                self._checked(messages),
-                self._redaction.texts(head),
-                self._redacted_calls(calls),
-                self._redaction.identifier(writer),
-            ),
-            lambda s, given: Window(s, self._quota, self._blobs).replace(
-                *given[1:3],
-                first,
-                pins,
-                times=times,
-                dialects=dialects,
-                stubs=given[0],
-                calls=given[3],
-                writer=given[4],
-            ),
+            lambda: (self._redacted(new), self._redaction.texts(head)),
+            lambda s, given: Window(s, self._quota, self._blobs).replace(*given, first, pins),
         )
 
     async def load_window(self, session_id: str) -> WindowState:
@@ -530,12 +510,13 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         self._quota.check_payloads(messages)
         return self._redaction.messages(messages, dialect)
 
-    def _named(self, stubs: Sequence[tuple[str, StoredResult]]) -> list[tuple[str, str]]:
-        """Return *stubs* redacted, with the names of their files."""
-        return [(self._redaction.text(stub), stored.name) for stub, stored in stubs]
-
-    def _redacted_calls(self, calls: Sequence[ModelCall]) -> list[ModelCall]:
-        return [replace(call, model=self._redaction.identifier(call.model)) for call in calls]
+    def _redacted(self, new: NewMessages) -> NewMessages:
+        return new._replace(
+            stubs=[(self._redaction.text(stub), file) for stub, file in new.stubs],
+            messages=self._checked(new.messages),
+            calls=[replace(call, model=self._redaction.identifier(call.model)) for call in new.calls],
+            writer=self._redaction.identifier(new.writer),
+        )
 
     def _open(self) -> None:
         if self._is_open:
@@ -547,6 +528,11 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
         """Refuse a newer format. Creates nothing, since a call that only reads must not."""
         if not self._is_open and self._tree.exists(layout.WORKSPACE_FILE):
             check_format(self._tree)
+
+
+def _files_of(stubs: Sequence[tuple[str, StoredResult]]) -> list[tuple[str, str]]:
+    """Return each text with the name of its result's file."""
+    return [(text, stored.name) for text, stored in stubs]
 
 
 # After a fork: the threads of the parent do not exist in the child, and locks that they held never open.
