@@ -24,8 +24,12 @@ ROWS_OF_CALLS = re.compile(r"answer\.text \| (?:@ .*|--|\[Rarest words, .*)\n")
 and names the rarest words of a query. In rows of files a line has its number before its text."""
 
 
-ADDED = re.compile(r"events\[\d+\]\.(?:facts|unsaid): 0|(?:events\[\d+\]|answer)\.summary\.draft\.work: null")
-"""Fields that the baseline does not have: the facts of the last summary, none here, and the state of the work."""
+ADDED = re.compile(
+    r"events\[\d+\]\.(?:facts|unsaid): 0|(?:events\[\d+\]|answer)\.summary\.draft\.work: null"
+    r"|answer\.(?:.*\.)?unread: \{\}"
+)
+"""Fields that the baseline does not have: the facts of the last summary, none here, the state of the work, and which
+files could not be read."""
 
 
 def difference(old: Sequence[Plain], new: Sequence[Plain], *, parts: Sequence[str] | None = None) -> str:
