@@ -36,6 +36,9 @@ SYNCS = ("fdatasync", "fsync", "ftruncate", "link", "rename", "replace")
 FAILING = (*SYNCS, "mkdir", "open", "write")
 """Functions of `os` of which the n-th call can fail."""
 
+CALL_KEYS = ("tool_calls", "tool_use", "toolUse")
+"""One of them is in each message with a tool call."""
+
 _EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 _UNSTEADY = frozenset({"duration_s", "done", "problems", "reason"})
 """Fields of events that are times, or prose about managers."""
@@ -318,7 +321,9 @@ class Player:
         return self._measures()
 
     async def do_stream(self, call_id: str, chunks: Sequence[str], **options: Any) -> Plain:
-        await getattr(self.window, self.names.method("add_tool_output"))(call_id, iter(chunks), **options)
+        following = json.dumps(self._plain(self.said[self.window.added : self.window.added + 1]))
+        if not any(key in following for key in CALL_KEYS):  # its results would have no call, but an archived one's id
+            await getattr(self.window, self.names.method("add_tool_output"))(call_id, iter(chunks), **options)
         return self._measures()
 
     async def do_prepare(self, **options: Any) -> Plain:
