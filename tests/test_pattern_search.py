@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from buoyline.errors import ConfigError
@@ -49,6 +49,7 @@ patterns = st.recursive(
     chunk=st.integers(1, 70),
     pattern=st.sampled_from(["b", "a$", "^a", r"\bab\b", "a{20}", ".", "$", "b.*b"]),
 )
+@example(lines=[20, 20], at=1, chunk=1, pattern="a$")
 def test_what_is_found_in_a_line_depends_on_that_line_alone(
     lines: list[int], at: int, chunk: int, pattern: str
 ) -> None:

@@ -188,6 +188,8 @@ def _hits_in(block: SearchBlock, find_first: FindFirst, searched: int) -> Iterat
         if _is_long(block, begin, end):
             hit = LineHit(cursor.number, max(column - _CHARS_BEFORE_MATCH, 1), offset)
             position = start + _SHOWN_BYTES_FROM_MATCH
+            if end < len(content):  # the next line is not shown
+                position = min(position, end + 1)
             yield hit, block.offset + position
             position = end + 1 if position > end else position
         else:
