@@ -24,6 +24,9 @@ pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 PARTS = ("answer", "error", "events")
 """How often a context is written down is no promise; the files are compared at the end, but for the journal."""
 
+SMALL_SAVING_TOKENS = 25
+"""A result whose stub saves no more is offloaded last, if a window of 4,000 tokens is full."""
+
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {"size": 4_000},
     "wide": {"size": 16_000, "config": {"tool_result_limit": 3_000}},
@@ -97,13 +100,23 @@ def test_an_agent_is_as_it_was(settings: str) -> None:
     assert unlike_baseline(f"agent-{[*SETTINGS].index(settings)}", life(**SETTINGS[settings])) == ""
 
 
+def events_without_small_savings(answer: Plain) -> list[str]:
+    events: list[dict[str, Any]] = answer["events"]
+    small = [event for event in events if event.get("tokens", 0) - event.get("stub_tokens", 0) < SMALL_SAVING_TOKENS]
+    return [event["event"] for event in events if event["event"] != "ResultOffloaded" or event not in small]
+
+
 @pytest.mark.slow
 def test_an_agent_with_a_bare_offloader_does_the_same() -> None:
-    """The limits of its summaries differ by a token, for the reason in `unlike_baseline`, and their words with them."""
+    """The limits of its summaries differ by a token, for the reason in `unlike_baseline`, and their words with them.
+
+    So do those of the results: near the limit of the window, the last one that is offloaded may be one that saves a few
+    tokens.
+    """
     number, script = [*SETTINGS].index("bare"), life(**SETTINGS["bare"])
     old, new = (played(version, f"agent-{number}", script) for version in (BASELINE, CHECKOUT))
-    assert [[event["event"] for event in answer["events"]] for answer in new] == [
-        [event["event"] for event in answer["events"]] for answer in old
+    assert [events_without_small_savings(answer) for answer in new] == [
+        events_without_small_savings(answer) for answer in old
     ]
     assert [answer.get("error") for answer in new] == [answer.get("error") for answer in old]
 
