@@ -45,7 +45,7 @@ MAX_MESSAGE_S = 40e-6
 MAX_RESULT_BYTES = 16 * MEGABYTE
 WARM_UP = 2
 BATCH = 100
-PROCESSES, APPENDS, TASKS = 4, 500, 50
+PROCESSES, APPENDS = 4, 500
 
 
 class Row(NamedTuple):
@@ -438,24 +438,10 @@ def grown_bytes(folder: Path, size_bytes: int) -> int:
 
 
 async def writers(setting: Setting) -> AsyncIterator[Row]:
-    """50 tasks in one process, with and without sharing syncs; four processes against four that only lock and sync."""
-    per_second = [await task_rate(setting, durability) for durability in ("batch", "fsync")]
-    yield Row(f"{TASKS} tasks, one session: durability batch / fsync", *rates(*per_second))
+    """Four processes against four that only lock and sync."""
     appends = setting.count(APPENDS, 50)
     ours, bare = process_rate(setting.fresh(), our_writer, appends), process_rate(setting.fresh(), bare_writer, appends)
     yield Row(f"{PROCESSES} processes x {appends}, one session / flock, write, fdatasync", *rates(ours, bare))
-
-
-async def task_rate(setting: Setting, durability: str) -> float:
-    """Return appends a second of many tasks, as the median of rounds."""
-    found: list[float] = []
-    async with LocalWorkspace(setting.fresh(), durability=durability) as workspace:
-        operation = appending(workspace, "s1")
-        for _ in range(setting.count(20, 4)):
-            started = time.perf_counter()
-            await asyncio.gather(*(operation() for _ in range(TASKS)))
-            found.append(TASKS / (time.perf_counter() - started))
-    return statistics.median(found)
 
 
 def process_rate(folder: Path, writer: Callable[[Path, int, Barrier], None], appends: int) -> float:

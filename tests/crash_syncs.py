@@ -31,9 +31,9 @@ SYNCS = {
     "/../ < create_workspace > LocalTree.make_root": ("the first call of a workspace", "a power cut"),
     "/data/ < Blobs._ensure_durable": ("a payload", "a kill, then a power cut after the next process repeats it"),
     "/data/ < Blobs.put > LocalTree.publish": ("a payload", "a power cut"),
-    "/sessions/ < Session._opened": ("the first call of a workspace", "a power cut"),
+    "/sessions/ < Session.writing": ("the first call of a workspace", "a power cut"),
     "/workspace.json < create_workspace > LocalTree.publish": ("the first call of a workspace", "a power cut"),
-    "context.jsonl < Archive.add > Appender.sync_found > Appender._sync": (
+    "context.jsonl < Archive.add > Appender.sync_earlier > Appender._sync": (
         "one message",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
@@ -53,13 +53,13 @@ SYNCS = {
         "one message",
         "a kill, then a power cut after the next process repeats it",
     ),
-    "journal.jsonl < Archive.add > Appender.sync_found > Appender._sync": (
+    "journal.jsonl < Archive.add > Appender.sync_earlier > Appender._sync": (
         "one message",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
     "journal.jsonl < Archive.add > Appender.commit > Appender._sync": ("one message", "a power cut"),
     "journal.jsonl < Results._commit > Appender.note > Appender._sync": ("a tool result", "a power cut"),
-    "journal.jsonl < Results._commit > Appender.sync_found > Appender._sync": (
+    "journal.jsonl < Results._commit > Appender.sync_earlier > Appender._sync": (
         "a tool result",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
@@ -97,7 +97,7 @@ SYNCS = {
         "a kill, then a power cut after a process that was at work repeats it",
     ),
     "session/ < SessionNames.publish > LocalTree.publish_directory": ("the first call of a workspace", "a power cut"),
-    "session/ < Session._opened": (
+    "session/ < Session.writing": (
         "a journal that was lost",
         "a kill, then a power cut after the next process repeats it",
     ),
@@ -132,7 +132,7 @@ SYNCS = {
         "messages of a window",
         "a power cut while the next writer recovers from one",
     ),
-    "summaries.jsonl < Archive.add > Appender.sync_found > Appender._sync": (
+    "summaries.jsonl < Archive.add > Appender.sync_earlier > Appender._sync": (
         "the first summary",
         "a kill, then a power cut after a process that was at work repeats it",
     ),
@@ -186,7 +186,7 @@ SYNCS = {
 NEEDED_TWICE = (
     ("journal.jsonl < Results._commit > Appender.note > Appender._sync", "a result that is streamed", "a power cut"),
     (
-        "journal.jsonl < Results._commit > Appender.sync_found > Appender._sync",
+        "journal.jsonl < Results._commit > Appender.sync_earlier > Appender._sync",
         "a result that is streamed",
         "a kill, then a power cut after a process that was at work repeats it",
     ),

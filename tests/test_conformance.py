@@ -38,7 +38,7 @@ class TestLocalWorkspaceAsOffloader(OffloaderConformance):
 
 
 class TestLocalWorkspace(WorkspaceConformance):
-    @pytest.fixture(params=["off", "batch", "fsync"])
+    @pytest.fixture(params=["off", "fsync"])
     def workspace(self, tmp_path: Path, request: pytest.FixtureRequest) -> LocalWorkspace:
         return LocalWorkspace(tmp_path, durability=request.param)
 
@@ -54,7 +54,6 @@ class TestLocalWorkspaceWithQuotasAndRedaction(WorkspaceConformance):
         quotas = Quotas(blob_bytes=1 << 30, session_bytes=1 << 30, workspace_bytes=1 << 30)
         return LocalWorkspace(
             tmp_path,
-            durability="batch",
             quotas=quotas,
             redact=lambda text: text.replace("a secret", "[redacted]"),
             redact_payload=lambda payload, _: payload,

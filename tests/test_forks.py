@@ -26,16 +26,15 @@ def run(program: str, workdir: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("durability", ["fsync", "batch"])
-async def test_parent_and_child_go_on_with_the_workspace_that_was_forked(tmp_path: Path, durability: str) -> None:
-    program = f"""
-workspace = LocalWorkspace(sys.argv[1], durability={durability!r})
+async def test_parent_and_child_go_on_with_the_workspace_that_was_forked(tmp_path: Path) -> None:
+    program = """
+workspace = LocalWorkspace(sys.argv[1])
 asyncio.run(workspace.offload_context("s1", [message("before")]))
 child = os.fork()
 name = "parent" if child else "child"
 async def write():
     for number in range(20):
-        await workspace.offload_context("s1", [message(f"{{name}} {{number}}")])
+        await workspace.offload_context("s1", [message(f"{name} {number}")])
     await workspace.close()
 asyncio.run(write())
 if child:

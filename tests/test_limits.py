@@ -251,11 +251,10 @@ async def test_no_descriptor_is_left_open_by_a_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["context.jsonl", "journal.jsonl", "transcript.md"])
-@pytest.mark.parametrize("durability", ["fsync", "batch"])
 async def test_a_file_that_somebody_without_the_lock_writes_to_is_noticed_and_nothing_is_acknowledged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, durability: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    workspace = LocalWorkspace(tmp_path, durability=durability)
+    workspace = LocalWorkspace(tmp_path)
     await workspace.archive("s", [user("first")])
     path = tmp_path / "sessions" / "s" / name
     write, writes = os.write, iter(["context.jsonl", "journal.jsonl", "transcript.md"])

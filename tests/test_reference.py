@@ -36,7 +36,6 @@ HOOKS: dict[str, dict[str, Any]] = {
     "a listener that fails": {"event_raises_at": [1, 4, 6]},
     "redaction": {"redacts": True},
     "a session that cannot be a name": {"session": "Pier 7/äußerer Hafen"},
-    "batches of syncs": {"durability": "batch"},
 }
 
 
@@ -161,7 +160,7 @@ def test_recorded_sessions_are_as_they_were(shared_data: Path, part: int) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("durability", ["fsync", "batch", "off"])
+@pytest.mark.parametrize("durability", ["fsync", "off"])
 def test_what_is_synced_and_in_what_order_is_as_it_was(durability: str) -> None:
     """The answers have each sync, link, rename and cut; here they are a text of their own."""
     conversation = scripts.conversation("syncs", "openai", 8)

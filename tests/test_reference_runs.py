@@ -149,7 +149,7 @@ class Troubled:
 
 def _settings(chance: Random) -> dict[str, Any]:
     return {
-        "durability": chance.choice(("fsync", "batch", "off")),
+        "durability": chance.choice(("fsync", "off")),
         "config": {**PLAIN_CONFIG, **chance.choice(({}, {"background_ratio": 0.4}))},
         "summarizer": chance.choice((None, {"steps": 2})),
     }

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import os
 import shutil
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from buoyline.errors import CorruptError, StorageError
 from buoyline.maintenance.repair import repair
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
-from buoyline.workspace import LocalWorkspace, layout
+from buoyline.workspace import LocalWorkspace
 from buoyline.workspace.pool import WorkerPool
 
 
@@ -47,29 +46,19 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> FailingSync:
     return failing
 
 
-async def in_one_group(workspace: LocalWorkspace, *calls: Any) -> list[Any]:
-    """Return the outcomes of *calls*, which all wait before the first begins."""
-    may_begin = threading.Event()
-    workspace._pool.submit(layout.lock_name("s1"), may_begin.wait)
-    tasks = [asyncio.ensure_future(call) for call in calls]
-    await asyncio.sleep(0.01)
-    may_begin.set()
-    return await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@pytest.mark.parametrize("failing", range(1, 6))
-async def test_nothing_is_acknowledged_that_a_sync_in_the_middle_of_a_group_has_lost(
+@pytest.mark.parametrize("failing", range(1, 9))
+async def test_nothing_is_acknowledged_that_a_failed_sync_among_concurrent_calls_has_lost(
     tmp_path: Path, syncs: FailingSync, failing: int
 ) -> None:
-    workspace = LocalWorkspace(tmp_path, durability="batch")
+    workspace = LocalWorkspace(tmp_path)
     await workspace.start_window("s1", {}, writer="w")
     syncs.left = failing
-    outcomes = await in_one_group(
-        workspace,
+    outcomes = await asyncio.gather(
         workspace.archive("s1", [message(1)], batch_id="1"),
         workspace.archive("s1", [message(2)], batch_id="2"),
         workspace.replace_window("s1", [message(0)], (), 0, (), writer="w"),
         workspace.archive("s1", [message(3)], batch_id="3"),
+        return_exceptions=True,
     )
     numbers = {0: 1, 1: 2, 3: 3}
     kept = [message(numbers[place]) for place in numbers if not isinstance(outcomes[place], BaseException)]
@@ -82,18 +71,17 @@ async def test_nothing_is_acknowledged_that_a_sync_in_the_middle_of_a_group_has_
 async def test_a_stub_that_was_acknowledged_survives_a_sync_that_fails_behind_it(
     tmp_path: Path, syncs: FailingSync
 ) -> None:
-    workspace = LocalWorkspace(tmp_path, durability="batch")
+    workspace = LocalWorkspace(tmp_path)
     result = await workspace.store_result("s1", ToolResult(call_id="c", name="", parts=(Text("out"),)))
+    await workspace.record_stub("s1", "stub", result)
     syncs.left = 1
-    outcomes = await in_one_group(
-        workspace, workspace.record_stub("s1", "stub", result), workspace.archive("s1", [message(1)])
-    )
-    assert [type(outcome) for outcome in outcomes] == [type(None), StorageError]
+    with pytest.raises(StorageError):
+        await workspace.archive("s1", [message(1)])
     assert "stub" in await workspace.load_stubs("s1", ["stub"])
 
 
 async def test_calls_that_are_made_while_the_workspace_closes_come_behind_those_it_waits_for(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path, durability="batch", lock_timeout_s=1.0)
+    workspace = LocalWorkspace(tmp_path, lock_timeout_s=1.0)
     await workspace.archive("s1", [message(0)])
     for first in range(1, 400, 40):
         early = [asyncio.ensure_future(workspace.archive("s1", [message(first + n)])) for n in range(30)]
@@ -105,19 +93,13 @@ async def test_calls_that_are_made_while_the_workspace_closes_come_behind_those_
     assert await stored(tmp_path) == [message(number) for number in range(401)]
 
 
-def test_one_call_that_is_told_to_end_leaves_none_of_its_group_waiting(tmp_path: Path) -> None:
-    session = LocalWorkspace(tmp_path, durability="batch")._session("s1")
-    pool, may_begin = WorkerPool(), threading.Event()
+def test_one_call_that_is_told_to_end_does_not_keep_the_next_from_its_turn() -> None:
+    pool = WorkerPool()
 
     def end() -> None:
         raise SystemExit(3)
 
-    pool.submit("s1", may_begin.wait)
-    ended, other = (
-        pool.submit_to_group("s1", "s1", session.sync_group, end),
-        pool.submit_to_group("s1", "s1", session.sync_group, lambda: 7),
-    )
-    may_begin.set()
+    ended, other = pool.submit("s1", end), pool.submit("s1", lambda: 7)
     assert isinstance(ended.exception(10), SystemExit)
     assert other.result(10) == 7
     pool.close()
@@ -154,10 +136,9 @@ async def test_a_journal_that_is_gone_or_emptied_is_no_empty_archive(tmp_path: P
     assert await stored(tmp_path) == [message(0), message(1)]
 
 
-@pytest.mark.parametrize("durability", ["fsync", "batch"])
-async def test_an_archive_that_lost_its_second_half_is_damaged_and_not_torn(tmp_path: Path, durability: str) -> None:
+async def test_an_archive_that_lost_its_second_half_is_damaged_and_not_torn(tmp_path: Path) -> None:
     workdir, copy = tmp_path / "workspace", tmp_path / "copy"
-    workspace = LocalWorkspace(workdir, durability=durability)
+    workspace = LocalWorkspace(workdir)
     for number in range(10):
         await workspace.archive("s1", [message(number)], batch_id=str(number))
     shutil.copytree(workdir, copy)

@@ -473,9 +473,8 @@ class TestRedaction:
 class TestOthersMeanwhile:
     """Whoever else works in the session does not wait for a tool."""
 
-    @pytest.mark.parametrize("durability", ["fsync", "batch"])
-    async def test_no_lock_is_held_while_the_tool_is_at_work(self, tmp_path: Path, durability: str) -> None:
-        workspace, other = LocalWorkspace(tmp_path, durability=durability), LocalWorkspace(tmp_path, lock_timeout_s=0.1)
+    async def test_no_lock_is_held_while_the_tool_is_at_work(self, tmp_path: Path) -> None:
+        workspace, other = LocalWorkspace(tmp_path), LocalWorkspace(tmp_path, lock_timeout_s=0.1)
 
         async def output() -> AsyncIterator[str]:
             for number in range(3):

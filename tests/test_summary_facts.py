@@ -102,20 +102,6 @@ async def test_facts_without_a_line_are_replaced_and_old_ones_that_a_crash_left_
     assert (await at(tmp_path).load_summaries("s1"))[-1] == {**SUMMARY, "text": "five", "n": 5}
 
 
-async def test_summaries_that_wait_for_one_sync_remove_no_facts_of_a_durable_one(tmp_path: Path) -> None:
-    await LocalWorkspace(tmp_path).append_summary("s1", SUMMARY)
-    await LocalWorkspace(tmp_path).append_summary("s1", SUMMARY)
-    session = LocalWorkspace(tmp_path).session("s1")
-    with session.sync_group():
-        from buoyline.workspace.logs import Summaries  # noqa: PLC0415 - what a group shares is not public
-
-        for _ in range(3):
-            Summaries(session).add(SUMMARY)
-        assert {"facts-1.jsonl", "facts-2.jsonl"} <= set(facts_in(tmp_path))
-    await LocalWorkspace(tmp_path).append_summary("s1", SUMMARY)
-    assert facts_in(tmp_path) == ["facts-5.jsonl", "facts-6.jsonl"]
-
-
 def counted(real: Callable[[int], None], syncs: list[int]) -> Callable[[int], None]:
     def sync(descriptor: int) -> None:
         syncs.append(descriptor)

@@ -80,7 +80,7 @@ class Archive:
             with self._session.writing() as (tail, appender):
                 known = known_batch(tail, self._session.session_id, batch_id, checked, addition.lines)
                 if known is not None:
-                    appender.sync_found()
+                    appender.sync_earlier()
                     return (known,)
                 check_first(tail, self._session.session_id, first)
                 record, derived = addition.rendered_behind(tail)

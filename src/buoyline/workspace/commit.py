@@ -5,7 +5,7 @@ protocol".
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from buoyline.errors import StorageError
 from buoyline.workspace import layout
@@ -22,18 +22,15 @@ class _OpenFiles(dict[str, OpenFile]):
     A missing journal is an error: an empty one would count as lost.
     """
 
-    def __init__(self, tree: Tree, directory: str, sizes: dict[str, int] | None) -> None:
+    def __init__(self, tree: Tree, directory: str) -> None:
         super().__init__()
         self._tree = tree
         self._directory = directory
-        self._sizes = sizes
 
     def __missing__(self, name: str) -> OpenFile:
         path, create = f"{self._directory}/{name}", name != layout.JOURNAL_FILE
-        handle = self[name] = self._tree.open(path, write=True, create=create)
-        if self._sizes is not None:
-            self._sizes[name] = handle.size()
-        return handle
+        self[name] = self._tree.open(path, write=True, create=create)
+        return self[name]
 
 
 class Appender:
@@ -43,35 +40,14 @@ class Appender:
         tree: Holds the session's directory open.
         files: Those that are open; any other is opened, and created if it is missing. A missing journal raises
             `StorageError`.
-        syncs_at_once: Each write is durable on return, without `flush`.
-        shares_sync: Writes wait for `flush`.
     """
 
-    def __init__(self, tree: Tree, directory: str, tail: JournalTail, *, shares_sync: bool = False) -> None:
-        """Work in *directory* of *tree*; the caller holds the session's lock and closes this.
-
-        With *shares_sync*, syncs are delayed until `flush`, which makes the writes of several calls durable at once.
-        The calls are acknowledged only after it.
-        """
+    def __init__(self, tree: Tree, directory: str, tail: JournalTail) -> None:
+        """Work in *directory* of *tree*; the caller holds the session's lock and closes this."""
         self.tree = tree
+        self.files = _OpenFiles(tree, directory)
         self._directory = directory
         self._tail = tail
-        self.shares_sync = shares_sync
-        self.syncs_at_once = tree.is_durable and not shares_sync
-        self._flushed: dict[str, int] = {}
-        self.files = _OpenFiles(tree, directory, self._flushed if shares_sync else None)
-        self._dirty: set[str] = set()
-        self._failure: StorageError | None = None
-
-    def is_waiting(self) -> bool:
-        """Return whether a write waits for `flush`.
-
-        Raises:
-            StorageError: An earlier `flush` failed and cut its writes back.
-        """
-        if self._failure is not None:
-            raise self._failure
-        return bool(self._dirty)
 
     def close(self) -> None:
         """Close the files."""
@@ -103,20 +79,22 @@ class Appender:
         synced = min(self._tail.synced_of(name), offset)
         try:
             file.append(content)
-            self._write_back(file, offset)
+            # The device writes while we do the rest, so that two syncs wait less. Only the page in which the bytes
+            # begin: for whole pages, Linux would wait for all processors.
+            file.write_back(offset, 1)
             digest = hashlib.sha256(content).hexdigest()
             byte_range = ByteRange(offset, tuple(map(len, lines)), digest, synced, record_offset)
             made = {**record(byte_range), **self._tail.before()}
             encoded = encode(made)
             journal.append(encoded)
-            self._write_back(journal, record_offset)
+            journal.write_back(record_offset, 1)
             if derived:
                 transcript = self.files[layout.TRANSCRIPT_FILE]
                 before.append((transcript, transcript.size()))
                 transcript.append(derived)
             self._tail.fold(made, encoded[:-1], record_offset, is_ours=True)
             self._tail.mark_checked()
-            self._sync_or_defer(name, layout.JOURNAL_FILE)
+            self._sync(name, layout.JOURNAL_FILE)
         except StorageError:
             # A failed sync has dropped the pages; a second one would report success for nothing.
             _cut_back(before)
@@ -136,10 +114,7 @@ class Appender:
             journal.append(encoded)
             self._tail.fold(made, encoded[:-1], before, is_ours=True)
             if durable:
-                self._sync_or_defer(layout.JOURNAL_FILE)
-            elif not self._dirty:
-                # Acknowledged at once, so a later flush that fails must not cut it back.
-                self._flushed[layout.JOURNAL_FILE] = journal.size()
+                self._sync(layout.JOURNAL_FILE)
         except StorageError:
             _cut_back([(journal, before)])
             raise
@@ -164,36 +139,25 @@ class Appender:
             file.sync()
         try:
             file.append(content)
-            self._sync_or_defer(name, *((layout.JOURNAL_FILE,) if self._tail.has_unsynced_records else ()))
+            self._sync(name, *((layout.JOURNAL_FILE,) if self._tail.has_unsynced_records else ()))
         except StorageError:
             _cut_back([(file, size)])
             raise
         return size
 
     def replace(self, name: str, content: bytes) -> None:
-        """Replace the content of file *name*; it and all earlier writes are durable on return.
+        """Replace the content of file *name*; durable on return.
 
         Raises:
             StorageError: The file system refused; the file is as it was.
         """
-        self.flush()
         self.tree.replace(f"{self._directory}/{name}", (content,))
         # The open file is the one that was replaced.
-        self._flushed.pop(name, None)
         if name in self.files:
             self.files.pop(name).close()
 
-    def sync_found(self) -> None:
-        """Sync the work that a call finds done: its writer may have been killed before the sync.
-
-        Raises:
-            StorageError: The device refused.
-        """
-        if self._tail.has_unsynced_records:
-            self._sync_or_defer(layout.JOURNAL_FILE)
-
     def sync_earlier(self) -> None:
-        """Sync the files of earlier processes, which may have been killed before their sync.
+        """Sync what earlier calls wrote, if their writers may have been killed before the sync.
 
         The next record then says that these bytes are durable, and nobody has to hash them again.
 
@@ -201,25 +165,7 @@ class Appender:
             StorageError: The device refused.
         """
         if self._tail.has_unsynced_records:
-            self._sync((layout.JOURNAL_FILE,))
-
-    def flush(self) -> None:
-        """Sync all writes that are not synced yet.
-
-        Raises:
-            StorageError: The device refused. All files were cut back to where they were at the last flush.
-        """
-        try:
-            if self._dirty:
-                self._sync(self._dirty)
-        except StorageError as error:
-            self._failure = error
-            _cut_back([(self.files[name], size) for name, size in self._flushed.items() if name in self.files])
-            raise
-        finally:
-            self._dirty.clear()
-        if self.shares_sync:
-            self._flushed.update({name: handle.size() for name, handle in self.files.items()})
+            self._sync(layout.JOURNAL_FILE)
 
     def set_aside_behind(self, name: str, end: int) -> None:
         """Copy the bytes of file *name* from *end* on, if there are any, to ``torn/``, and cut them off.
@@ -246,21 +192,7 @@ class Appender:
             self._set_aside(name, file, file.read(0, hole).rfind(b"\n") + 1)
             file.sync()
 
-    def _write_back(self, file: OpenFile, offset: int) -> None:
-        """Let the device write what was appended at *offset* while we do the rest, so that two syncs wait less.
-
-        Only the page in which it begins: for whole pages, Linux would wait for all processors.
-        """
-        if self.syncs_at_once:
-            file.write_back(offset, 1)
-
-    def _sync_or_defer(self, *names: str) -> None:
-        if self.shares_sync:
-            self._dirty.update(names)
-        else:
-            self._sync(names)
-
-    def _sync(self, names: Iterable[str]) -> None:
+    def _sync(self, *names: str) -> None:
         if layout.JOURNAL_FILE not in names:
             for name in names:
                 self.files[name].sync()
@@ -280,7 +212,6 @@ class Appender:
         self.tree.sync_directory(self._directory)
         self.tree.publish(f"{self._directory}/{layout.torn_name(name, end, torn)}", (torn,))
         file.cut(end)
-        self._flushed[name] = min(self._flushed.get(name, end), end)
 
 
 def _cut_back(files: Sequence[tuple[OpenFile, int]]) -> None:

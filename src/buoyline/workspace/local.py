@@ -21,7 +21,7 @@ from buoyline.workspace.tree_workspace import TreeWorkspace
 
 T = TypeVar("T")
 
-_DURABILITY = ("fsync", "batch", "off")
+_DURABILITY = ("fsync", "off")
 _NO_QUOTAS = Quotas()
 
 
@@ -52,10 +52,8 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
 
         Args:
             workdir: The directory. Other files in it are not touched.
-            durability: With ``"fsync"``, acknowledged writes survive a power cut. With ``"batch"`` they do, too, but
-                calls for one session that are made during a sync share the next one, which helps if many tasks write at
-                once; if that sync fails, all of them fail. With ``"off"``, acknowledged writes survive the end of the
-                process; a power cut may lose the newest.
+            durability: With ``"fsync"``, acknowledged writes survive a power cut. With ``"off"``, they survive the end
+                of the process; a power cut may lose the newest.
             lock_timeout_s: How long a writer waits for another one in the same session.
             quotas: Limits on stored bytes. A write that would exceed one raises `QuotaExceededError` before anything is
                 decoded or written.
@@ -71,7 +69,7 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
                 is in the workspace's records, so another process may give another path.
 
         Raises:
-            ConfigError: *durability* is not one of the three, *quotas* is no `Quotas`, a hook cannot be called, or
+            ConfigError: *durability* is not one of the two, *quotas* is no `Quotas`, a hook cannot be called, or
                 *shown_as* is no absolute path.
             UnsupportedPlatformError: Neither Linux nor macOS.
         """
@@ -86,7 +84,6 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
             redaction=Redaction(redact, redact_payload),
             lock_timeout_s=lock_timeout_s,
         )
-        self._shares_sync = durability == "batch"
         self._pool = WorkerPool()
 
     _hint: ClassVar[str] = "`buoyline sessions` lists those there are"
@@ -143,12 +140,7 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
     def _run_in_session(self, session_id: str, work: Callable[[], T]) -> Awaitable[T]:
         """Run *work* in the session's thread and wait for its end, even if cancelled."""
         # Two sessions may share a lock. In one thread, they do not wait for each other.
-        key = layout.lock_name(session_id)
-        if self._shares_sync and session_id:
-            future = self._pool.submit_to_group(key, session_id, self._session(session_id).sync_group, work)
-        else:
-            future = self._pool.submit(key, work)
-        return outcome(future)
+        return self._run(layout.lock_name(session_id), work)
 
     def _run(self, key: str, work: Callable[[], T]) -> Awaitable[T]:
         """Run *work*, which concerns no session, in the thread of *key*."""

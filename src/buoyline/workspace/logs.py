@@ -54,7 +54,8 @@ class Summaries:
         with self._session.writing() as (tail, appender):
             number = tail.summaries + 1
             line, facts = _summary_line(summary, number)
-            outdated = self._outdated(tail, appender, number)
+            # The oldest is removed first, so that no gap hides what a crash left.
+            outdated = facts_numbers(self._session, number - summary_facts.KEPT)[::-1]
             growth = len(line) + len(facts or b"") - self._size_of([number, *outdated])
             self._quota.admit(self._session, tail, growth, [_summary_growth(number, line, tail.summaries_end)])
             if facts is not None:
@@ -74,17 +75,6 @@ class Summaries:
                 for old in outdated:
                     appender.tree.remove(self._facts_file(old))
             return number
-
-    def _outdated(self, tail: JournalTail, appender: Appender, number: int) -> list[int]:
-        """Return the numbers of the files that nobody needs once the summary *number* is committed, oldest first.
-
-        A summary that a power cut may take does not count: the one before it would then be the newest.
-        """
-        newest = number
-        if appender.shares_sync:
-            newest = number - 1 if tail.synced.summaries >= tail.summaries_end else 0
-        # The oldest is removed first, so that no gap hides what a crash left.
-        return facts_numbers(self._session, newest - summary_facts.KEPT)[::-1]
 
     def _size_of(self, numbers: Sequence[int]) -> int:
         return sum(self._session.tree.size(self._facts_file(number)) or 0 for number in numbers)
@@ -186,7 +176,7 @@ class Window:
             self._check_length(tail, held_bytes)
             unknown = unknown_stubs(tail, new.stubs)
             if self._quota.is_limited:
-                growth = lines_record(held_bytes + size_bytes, 0, times=times, is_durable=appender.syncs_at_once)
+                growth = lines_record(held_bytes + size_bytes, 0, times=times, is_durable=appender.tree.is_durable)
                 grown = [growth] if content else []
                 self._quota.admit(self._session, tail, size_bytes, [*unknown, *grown, *called, *records])
             for record in unknown:
@@ -267,7 +257,7 @@ def _grown(tail: JournalTail, appender: Appender, before: int, added: bytes, tim
     start, checksum = (known["bytes"], int(known["crc32"], 16)) if known is not None and is_known else (0, 0)
     checksum = zlib.crc32(appender.files[layout.WINDOW_FILE].read(start, before - start), checksum)
     return lines_record(
-        before + len(added), zlib.crc32(added, checksum), times=times, is_durable=appender.syncs_at_once
+        before + len(added), zlib.crc32(added, checksum), times=times, is_durable=appender.tree.is_durable
     )
 
 

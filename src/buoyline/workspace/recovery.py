@@ -77,7 +77,7 @@ def _adopt(tail: JournalTail, appender: Appender, time: str) -> None:
     file.sync()
     for record in _adopted(tail, file.read(tail.context_end, file.size() - tail.context_end), time):
         appender.note(record, durable=False)
-    appender.sync_found()
+    appender.sync_earlier()
 
 
 def _adopted(tail: JournalTail, content: bytes, time: str) -> Iterator[Record]:

@@ -272,7 +272,7 @@ class Results:
             if known is None:
                 appender.note(record)
             else:
-                appender.sync_found()
+                appender.sync_earlier()
             return self._described(record)
 
     def record_stub(self, stub: str, name: str) -> None:

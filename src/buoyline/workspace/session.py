@@ -4,10 +4,8 @@ Synchronous. The content of the files is in `archive`, `results` and `logs`.
 """
 
 import errno
-import threading
-from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, closing, contextmanager
 
 from buoyline.errors import StorageError
 from buoyline.messages import spell
@@ -46,66 +44,18 @@ class Session(StoredSession):
         self._tail = JournalTail(self._read_journal, is_durable=tree.is_durable)
         self._identity: tuple[int, int] | None = None
         self._journal: OpenFile | None = None
-        self._shared: SyncGroup | None = None
 
-    def writing(self) -> AbstractContextManager[tuple[JournalTail, Appender]]:
+    @contextmanager
+    def writing(self) -> Generator[tuple[JournalTail, Appender]]:
         """Create and recover the session, and hold its lock during the block.
-
-        Within `sync_group`, the lock is kept and the writes become durable at the end of that outer block.
 
         Raises:
             LockTimeout: Another writer held the session for too long.
             CorruptError: The directory belongs to another session.
         """
-        shared = self._shared
-        if shared is None or shared.thread != threading.get_ident():
-            return self._opened(shares_sync=False)
-        return self._opened_in_group(shared)
-
-    @contextmanager
-    def _opened_in_group(self, shared: "SyncGroup") -> Generator[tuple[JournalTail, Appender]]:
-        if shared.appender is None:
-            with ExitStack() as opened:
-                # Taken first, as everywhere: a call in the block that stores a payload takes it within the session's
-                # lock.
-                opened.enter_context(self.tree.lock(layout.GC_LOCK, self._lock_timeout_s, shared=True))
-                _, shared.appender = opened.enter_context(self._opened(shares_sync=True))
-                shared.stack.enter_context(opened.pop_all())
-        try:
-            if self._refresh_tail(shared.appender.files[layout.JOURNAL_FILE]):
-                # The call before failed. Writes that wait for the sync stay unsynced: that sync reports their error.
-                recover(self._tail, shared.appender, self.content, self.index, is_first_look=False)
-            yield self._tail, shared.appender
-        except BaseException:
-            self._tail.forget()
-            raise
-
-    @contextmanager
-    def sync_group(self) -> Generator[Callable[[], bool]]:
-        """Delay the syncs of this thread's writes to the end of the block.
-
-        Yields:
-            A function that returns whether a write waits for the sync. It raises the error of an earlier sync that
-            could not wait and failed.
-
-        Raises:
-            StorageError: The sync failed; all writes that waited for it were cut back.
-        """
-        with ExitStack() as stack:
-            shared = SyncGroup(threading.get_ident(), stack)
-            self._shared = shared
-            try:
-                yield lambda: shared.appender is not None and shared.appender.is_waiting()
-            finally:
-                self._shared = None
-            if shared.appender is not None:
-                shared.appender.flush()
-
-    @contextmanager
-    def _opened(self, *, shares_sync: bool) -> Generator[tuple[JournalTail, Appender]]:
         with self.tree.lock(self._lock_name, self._lock_timeout_s), self._guard:
             directory, held = self._held()
-            with held as tree, closing(Appender(tree, directory, self._tail, shares_sync=shares_sync)) as appender:
+            with held as tree, closing(Appender(tree, directory, self._tail)) as appender:
                 try:
                     try:
                         self._journal = appender.files[layout.JOURNAL_FILE]
@@ -175,20 +125,6 @@ class Session(StoredSession):
             self._tail.forget()
             self._identity = identity
         return self._tail.refresh(journal.size())
-
-
-@dataclass(slots=True)
-class SyncGroup:
-    """The state shared by the calls of one `Session.sync_group`.
-
-    Attributes:
-        stack: Holds the lock until the sync.
-        appender: The session's files; None before the first call that writes.
-    """
-
-    thread: int
-    stack: ExitStack
-    appender: Appender | None = None
 
 
 def _rebuild_journal(appender: Appender, *, is_durable: bool) -> OpenFile:

@@ -1,4 +1,4 @@
-"""Durability ``batch``: calls that are made while another one syncs share the next sync, and its fate."""
+"""Calls of many tasks for one session: each is whole or absent, and they keep their order."""
 
 import asyncio
 import errno
@@ -44,26 +44,23 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
     return counted
 
 
-async def test_many_tasks_share_a_few_syncs_and_keep_their_order(tmp_path: Path, syncs: Syncs) -> None:
-    async with LocalWorkspace(tmp_path, durability="batch") as workspace:
-        await workspace.offload_context("s1", [message(0)])
-        syncs.count = 0
-        await asyncio.gather(*(workspace.offload_context("s1", [message(number)]) for number in range(1, 101)))
+async def test_many_tasks_keep_their_order(tmp_path: Path) -> None:
+    async with LocalWorkspace(tmp_path) as workspace:
+        await asyncio.gather(*(workspace.offload_context("s1", [message(number)]) for number in range(101)))
     assert await stored(tmp_path) == [message(number) for number in range(101)]
-    assert syncs.count < 60, "one by one it would be 200"
     assert not verify(LocalWorkspace(tmp_path)).findings
 
 
 async def test_a_call_returns_only_when_its_bytes_are_synced(tmp_path: Path, syncs: Syncs) -> None:
-    async with LocalWorkspace(tmp_path, durability="batch") as workspace:
+    async with LocalWorkspace(tmp_path) as workspace:
         for number in range(5):
             before = syncs.count
             await workspace.offload_context("s1", [message(number)])
             assert syncs.count - before >= 2
 
 
-async def test_one_refused_call_does_not_harm_those_it_shares_a_sync_with(tmp_path: Path) -> None:
-    async with LocalWorkspace(tmp_path, durability="batch") as workspace:
+async def test_one_refused_call_does_not_harm_the_others(tmp_path: Path) -> None:
+    async with LocalWorkspace(tmp_path) as workspace:
         await workspace.archive("s1", [message(0)], batch_id="zero")
         calls = [workspace.archive("s1", [message(number)], batch_id=str(number)) for number in range(1, 20)]
         calls.insert(7, workspace.archive("s1", [message(99)], batch_id="zero"))
@@ -77,10 +74,10 @@ async def test_one_refused_call_does_not_harm_those_it_shares_a_sync_with(tmp_pa
 
 
 @pytest.mark.parametrize("failing", range(1, 9))
-async def test_a_sync_that_fails_fails_all_that_waited_for_it_and_a_repetition_stores_each_once(
+async def test_a_sync_that_fails_fails_its_call_and_a_repetition_stores_each_once(
     tmp_path: Path, syncs: Syncs, failing: int
 ) -> None:
-    async with LocalWorkspace(tmp_path, durability="batch") as workspace:
+    async with LocalWorkspace(tmp_path) as workspace:
         await workspace.archive("s1", [message(0)], batch_id="0")
         syncs.failing = {syncs.count + failing}
         missing = list(range(1, 30))
@@ -96,14 +93,14 @@ async def test_a_sync_that_fails_fails_all_that_waited_for_it_and_a_repetition_s
             assert all(message(number) in seen for number in missing if number not in failed)
             assert not any(message(number) in seen for number in failed)
             missing, rounds = failed, rounds + 1
-        assert rounds <= 2
+        assert rounds == 2
     seen = await stored(tmp_path)
     assert sorted(seen, key=str) == sorted((message(number) for number in range(30)), key=str)
     assert not verify(LocalWorkspace(tmp_path)).findings
 
 
-async def test_results_summaries_and_windows_share_syncs_with_batches(tmp_path: Path) -> None:
-    async with LocalWorkspace(tmp_path, durability="batch") as workspace:
+async def test_results_summaries_and_windows_of_many_tasks_are_whole(tmp_path: Path) -> None:
+    async with LocalWorkspace(tmp_path) as workspace:
         await workspace.start_window("s1", {}, writer="w")
 
         async def turn(number: int) -> None:
@@ -124,14 +121,14 @@ async def test_results_summaries_and_windows_share_syncs_with_batches(tmp_path: 
 
 
 async def test_reading_what_is_not_there_creates_nothing(tmp_path: Path) -> None:
-    async with LocalWorkspace(tmp_path, durability="batch") as workspace:
+    async with LocalWorkspace(tmp_path) as workspace:
         with pytest.raises(NotFoundError):
             await workspace.load_messages("s1", 0, 1)
         assert not (tmp_path / "sessions/s1").exists()
 
 
 async def test_cancelled_calls_are_whole_or_absent(tmp_path: Path) -> None:
-    async with LocalWorkspace(tmp_path, durability="batch") as workspace:
+    async with LocalWorkspace(tmp_path) as workspace:
         await workspace.archive("s1", [message(0)], batch_id="0")
         tasks = [
             asyncio.create_task(workspace.archive("s1", [message(number)], batch_id=str(number)))
