@@ -10,16 +10,14 @@ import errno
 import hashlib
 import inspect
 import os
-import pathlib
 import time
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeVar, cast
 
-from buoyline.errors import BuoylineError, ConfigError, NotFoundError, StorageError, ToolOutputError
+from buoyline.errors import BuoylineError, NotFoundError, StorageError, ToolOutputError
 from buoyline.messages import Text, ToolResult
-from buoyline.offloader.protocol import ResultWriter, StoredResult, ToolOutput
+from buoyline.offloader.protocol import StoredResult, ToolOutput
 from buoyline.offloader.view import view_blocks
 from buoyline.previews.source import BlockCutter, BytesSource, character_boundary, decoded, is_readable
 from buoyline.workspace import layout
@@ -27,8 +25,7 @@ from buoyline.workspace.content import Measure
 from buoyline.workspace.local_tree import outside_chunks, outside_file
 from buoyline.workspace.pool import RunsWork
 from buoyline.workspace.quotas import QuotaChecker, require_bytes
-from buoyline.workspace.redaction import Redaction
-from buoyline.workspace.results import Results, StagedResult
+from buoyline.workspace.results import StagedResult
 from buoyline.workspace.session import Session
 from buoyline.workspace.tree import OpenFile, Tree
 
@@ -279,11 +276,10 @@ class _StagedFile:
 class BufferSink:
     """Keeps a result in memory for a hook that needs all of it before anything is written."""
 
-    def __init__(self, call_id: str, keep: Callable[[bytes, str], StoredResult], max_bytes: int | None = None) -> None:
-        """Hand the whole result to *keep*, with the reason why it is partial; refuse more than *max_bytes*."""
+    def __init__(self, call_id: str, keep: Callable[[ToolResult], StoredResult]) -> None:
+        """Pass the whole result to *keep*."""
         self._call_id = call_id
         self._keep = keep
-        self._max_bytes = max_bytes
         self._blocks: list[bytes] = []
         self._size_bytes = 0
 
@@ -294,10 +290,10 @@ class BufferSink:
             ToolOutputError: The result is too large.
         """
         self._size_bytes += len(block)
-        if self._max_bytes is not None and self._size_bytes > self._max_bytes:
+        if self._size_bytes > MAX_REDACTED_BYTES:
             reason = (
-                f"a redaction hook gets whole texts, and this one has more than {self._max_bytes:,} bytes; nothing was "
-                "stored: redact it as it comes and use a workspace without the hook, or pass a smaller max_bytes"
+                f"a redaction hook gets whole texts, and this one has more than {MAX_REDACTED_BYTES:,} bytes; nothing "
+                "was stored: redact it as it comes and use a workspace without the hook, or pass a smaller max_bytes"
             )
             raise ToolOutputError(self._call_id, reason)
         self._blocks.append(block)
@@ -305,49 +301,13 @@ class BufferSink:
     def finalize(self) -> None:
         """Do nothing."""
 
-    def store(self, partial: str) -> StoredResult:
-        """Hand the result over."""
-        return self._keep(b"".join(self._blocks), partial)
+    def store(self, partial: str) -> StoredResult:  # noqa: ARG002 - a partial result is refused before, see `result_writer`
+        """Store the blocks as a result."""
+        return self._keep(ToolResult(self._call_id, "", (Text(decoded(b"".join(self._blocks))),)))
 
     def discard(self) -> None:
         """Drop the blocks."""
         self._blocks.clear()
-
-
-def result_sink(
-    results: Results,
-    call_id: str,
-    *,
-    session: Session,
-    quota: QuotaChecker,
-    redaction: Redaction,
-    prepare: Callable[[], None],
-) -> ResultSink:
-    """Return a sink for one of the *results* of *session*: a file, or memory if a hook must see all of it first."""
-    if not redaction.is_active:
-        return FileSink(session, quota, prepare, lambda staged, partial: results.publish(call_id, staged, partial))
-
-    def keep(content: bytes, _: str) -> StoredResult:
-        redacted = redaction.result(as_result(call_id, content))
-        prepare()
-        return results.store(redacted)
-
-    return BufferSink(call_id, keep, MAX_REDACTED_BYTES)
-
-
-def as_result(call_id: str, content: bytes) -> ToolResult:
-    """Return a tool result with *content* as its text, for a hook that takes texts."""
-    return ToolResult(call_id, "", (Text(decoded(content)),))
-
-
-def refuse_partial() -> None:
-    """Refuse partial outputs if a hook redacts: an output may end in the middle of a secret.
-
-    Raises:
-        ConfigError: Always.
-    """
-    reason = "what a tool gave until it was stopped may end within a secret, which no redaction hook would know"
-    raise ConfigError("keep_partial", f"{reason}; leave it out")
 
 
 async def _finished(work: Awaitable[T]) -> T:
@@ -405,62 +365,7 @@ async def chunks_of(call_id: str, output: ToolOutput, max_bytes: int | None = No
                     call_id, f"more than max_bytes={max_bytes:,}; let the tool give less, or allow more"
                 )
     finally:
-        await _closed(chunks)
-
-
-class StoresStreams(ABC):
-    """A workspace that stores streamed tool outputs through its own writers."""
-
-    @abstractmethod
-    def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> ResultWriter:
-        """Begin a streamed tool result."""
-
-    async def store_stream(
-        self,
-        session_id: str,
-        call_id: str,
-        output: ToolOutput,
-        *,
-        max_bytes: int | None = None,
-        keep_partial: bool = False,
-    ) -> StoredResult:
-        """Store a tool's output as it arrives, with a few megabytes of memory; docs/streaming.md.
-
-        Args:
-            session_id: The session; created when the output is complete.
-            call_id: The id of the call.
-            output: An iterator of str or bytes, asynchronous or not; a file, pipe or stream; or a path.
-            max_bytes: Most bytes to accept.
-            keep_partial: Store the part before an error or a cancellation, marked as partial. Not allowed if a hook
-                redacts.
-
-        Raises:
-            ToolOutputError: It has more than *max_bytes*, is too large for a redaction hook, or cannot be read.
-            ConfigError: *max_bytes* is no limit, or *keep_partial* is set and a hook redacts.
-            QuotaExceededError: The session or the workspace would exceed its quota; nothing is kept.
-            BuoylineError: As for `offload_tool_result`; nothing is kept.
-            Exception: Whatever *output* raises.
-        """
-        writer = self.result_writer(session_id, call_id, keep_partial=keep_partial)
-        return await stored_as_it_comes(chunks_of(call_id, output, max_bytes), writer, keep_partial=keep_partial)
-
-
-async def stored_as_it_comes(
-    chunks: AsyncGenerator[bytes], writer: ResultWriter, *, keep_partial: bool
-) -> StoredResult:
-    """Write all of *chunks* to *writer* and store it; see `StoresStreams.store_stream`."""
-    async with writer:
-        try:
-            async for chunk in chunks:
-                await writer.write(chunk)
-        except BaseException as error:
-            if keep_partial and is_of_tool(error):
-                stored = await writer.store(partial=reason_of(error))
-                error.add_note(f"What came before it is kept in {stored.reference}")
-            raise
-        finally:
-            await _closed(chunks)
-        return await writer.store()
+        await closed(chunks)
 
 
 def is_of_tool(error: BaseException) -> bool:
@@ -478,7 +383,7 @@ def reason_of(error: BaseException) -> str:
 def _chunks(call_id: str, output: ToolOutput) -> AsyncGenerator[Any]:
     if isinstance(output, os.PathLike):
         # A pipe may be silent for long; a thread that waits for it must not hold the file that is closed here.
-        return outside_file(output) if pathlib.Path(output).is_file() else _pulled(outside_chunks(output))
+        return outside_file(output) if Path(output).is_file() else _pulled(outside_chunks(output))
     read = getattr(output, "read1", None) or getattr(output, "read", None)
     if inspect.iscoroutinefunction(read):
         return _read(read)
@@ -512,7 +417,7 @@ async def _iterated(output: AsyncIterable[Any]) -> AsyncGenerator[Any]:
         async for chunk in iterator:
             yield chunk
     finally:
-        await _closed(iterator)
+        await closed(iterator)
 
 
 async def _pulled(output: Iterable[Any]) -> AsyncGenerator[Any]:
@@ -551,7 +456,8 @@ def _gather(iterator: Iterator[Any], gathered: list[Any]) -> None:
         size += len(chunk) if isinstance(chunk, (str, bytes)) else 1
 
 
-async def _closed(chunks: object) -> None:
+async def closed(chunks: object) -> None:
+    """Close an asynchronous iterator, if it can be closed."""
     aclose = getattr(chunks, "aclose", None)
     if aclose is not None:
         await aclose()

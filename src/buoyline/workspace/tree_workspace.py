@@ -4,7 +4,7 @@ import os
 import threading
 import uuid
 import weakref
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -12,9 +12,17 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from buoyline.errors import BuoylineError, NotFoundError
+from buoyline.errors import BuoylineError, ConfigError, NotFoundError
 from buoyline.messages import Message, ToolResult
-from buoyline.offloader.protocol import Abilities, ArchivedBatch, ModelCall, ResultWriter, StoredResult, WindowState
+from buoyline.offloader.protocol import (
+    Abilities,
+    ArchivedBatch,
+    ModelCall,
+    ResultWriter,
+    StoredResult,
+    ToolOutput,
+    WindowState,
+)
 from buoyline.previews.source import Source
 from buoyline.workspace import layout
 from buoyline.workspace.archive import Archive
@@ -29,7 +37,17 @@ from buoyline.workspace.results import Results, store_payload
 from buoyline.workspace.root_files import check_format, check_workspace, create_workspace
 from buoyline.workspace.session import Session, SessionNames
 from buoyline.workspace.stored_session import StoredSession, sessions_in
-from buoyline.workspace.streams import StoresStreams, StreamWriter, file_source, refuse_partial, result_sink
+from buoyline.workspace.streams import (
+    BufferSink,
+    FileSink,
+    ResultSink,
+    StreamWriter,
+    chunks_of,
+    closed,
+    file_source,
+    is_of_tool,
+    reason_of,
+)
 from buoyline.workspace.tree import Tree
 
 R = TypeVar("R")
@@ -37,7 +55,7 @@ T = TypeVar("T")
 AnyTree = TypeVar("AnyTree", bound=Tree)
 
 
-class TreeWorkspace(StoresStreams, Generic[AnyTree]):
+class TreeWorkspace(ABC, Generic[AnyTree]):
     """A workspace over a `Tree`. A subclass decides in which thread calls run."""
 
     _hint: ClassVar[str] = ""
@@ -197,22 +215,68 @@ class TreeWorkspace(StoresStreams, Generic[AnyTree]):
             InvalidNameError: One of the ids is invalid.
         """
         session = self._session(session_id)
+        results = self._results(session)
         layout.require_id(call_id)
-        if keep_partial and self._redaction.is_active:
-            refuse_partial()
+        sink: ResultSink = FileSink(session, self._quota, self._open, partial(results.publish, call_id))
+        if self._redaction.is_active:
+            if keep_partial:
+                reason = (
+                    "a tool's output until it was stopped may end within a secret, which no redaction hook would know"
+                )
+                raise ConfigError("keep_partial", f"{reason}; leave it out")
+
+            def keep(result: ToolResult) -> StoredResult:
+                redacted = self._redaction.result(result)
+                self._open()
+                return results.store(redacted)
+
+            sink = BufferSink(call_id, keep)
         return StreamWriter(
             call_id,
-            result_sink(
-                self._results(session),
-                call_id,
-                session=session,
-                quota=self._quota,
-                redaction=self._redaction,
-                prepare=self._open,
-            ),
+            sink,
             run=partial(self._run, uuid.uuid4().hex),
             run_in_order=partial(self._run_in_session, session_id),
         )
+
+    async def store_stream(
+        self,
+        session_id: str,
+        call_id: str,
+        output: ToolOutput,
+        *,
+        max_bytes: int | None = None,
+        keep_partial: bool = False,
+    ) -> StoredResult:
+        """Store a tool's output as it arrives, with a few megabytes of memory; docs/streaming.md.
+
+        Args:
+            session_id: The session; created when the output is complete.
+            call_id: The id of the call.
+            output: An iterator of str or bytes, asynchronous or not; a file, pipe or stream; or a path.
+            max_bytes: Most bytes to accept.
+            keep_partial: Store the part before an error or a cancellation, marked as partial. Not allowed if a hook
+                redacts.
+
+        Raises:
+            ToolOutputError: It has more than *max_bytes*, is too large for a redaction hook, or cannot be read.
+            ConfigError: *max_bytes* is no limit, or *keep_partial* is set and a hook redacts.
+            QuotaExceededError: The session or the workspace would exceed its quota; nothing is kept.
+            BuoylineError: As for `offload_tool_result`; nothing is kept.
+            Exception: Whatever *output* raises.
+        """
+        chunks = chunks_of(call_id, output, max_bytes)
+        async with self.result_writer(session_id, call_id, keep_partial=keep_partial) as writer:
+            try:
+                async for chunk in chunks:
+                    await writer.write(chunk)
+            except BaseException as error:
+                if keep_partial and is_of_tool(error):
+                    stored = await writer.store(partial=reason_of(error))
+                    error.add_note(f"What came before it is kept in {stored.reference}")
+                raise
+            finally:
+                await closed(chunks)
+            return await writer.store()
 
     def result_source(self, session_id: str, stored: StoredResult) -> Source:
         """Return the text with the line numbers of *stored*: the view if there is one. Reading it blocks the thread.
