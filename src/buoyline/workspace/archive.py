@@ -1,6 +1,6 @@
 """The archive of a session: batches of messages in ``context.jsonl``, found by number or by text."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -76,7 +76,10 @@ class Archive:
             )
             if not has_lease and any(layout.REFERENCE_PREFIX in line for line in addition.lines):
                 lease.enter_context(self._blobs.lease())
-            self._check_new(addition)
+            if self._quota.is_limited_for_new(self._session):
+                tail = JournalTail(lambda _offset, _size_bytes: b"")
+                needed = addition.growth(tail, self._session.tree, *addition.rendered_behind(tail))
+                self._quota.check_new(self._session, *needed)
             with self._session.writing() as (tail, appender):
                 known = known_batch(tail, self._session.session_id, batch_id, checked, addition.lines)
                 if known is not None:
@@ -92,15 +95,13 @@ class Archive:
 
     def missing(self, strings: Sequence[str]) -> list[str]:
         """Return those of *strings* that neither the transcript nor a stored tool result contains, in order."""
-        names = map(self._session.name, (layout.TRANSCRIPT_FILE, *self._session.index().results))
-        tree = self._session.tree
-        return _absent(strings, (tree.read(name) for name in names if tree.size(name) is not None))
-
-    def _check_new(self, addition: "_Addition") -> None:
-        if self._quota.is_limited_for_new(self._session):
-            tail = JournalTail(lambda _offset, _size_bytes: b"")
-            needed = addition.growth(tail, self._session.tree, *addition.rendered_behind(tail))
-            self._quota.check_new(self._session, *needed)
+        tree, wanted = self._session.tree, {text: text.encode("utf-8", "surrogatepass") for text in strings}
+        for file in (layout.TRANSCRIPT_FILE, *self._session.index().results):
+            name = self._session.name(file)
+            if wanted and tree.size(name) is not None:
+                content = tree.read(name)
+                wanted = {text: needle for text, needle in wanted.items() if needle not in content}
+        return [text for text in strings if text in wanted]
 
 
 class _Addition(NamedTuple):
@@ -139,13 +140,3 @@ class _Addition(NamedTuple):
         # The record is as long as the real one, whose hash is not known before the bytes are written.
         byte_range = ByteRange(tail.context_end, tuple(map(len, self.lines)), "0" * 64, tail.context_end, tail.end)
         return sum(byte_range.sizes) + len(derived), [record(byte_range)], self.staged.new_bytes(tree)
-
-
-def _absent(strings: Sequence[str], contents: Iterable[bytes]) -> list[str]:
-    """Return those of *strings* that none of *contents* holds, in order; reads no more of these than necessary."""
-    wanted = {text: text.encode("utf-8", "surrogatepass") for text in strings}
-    for content in contents if wanted else ():
-        wanted = {text: needle for text, needle in wanted.items() if needle not in content}
-        if not wanted:
-            break
-    return [text for text in strings if text in wanted]
