@@ -140,6 +140,17 @@ def test_a_range_that_cannot_be_is_refused(workspace: LocalWorkspace, line_range
     assert "1 to 60" in str(refused.value) or "whole number" in str(refused.value)
 
 
+@pytest.mark.parametrize("context_lines", [299, 301, 10**9])
+def test_a_match_is_shown_even_if_its_context_alone_is_larger_than_an_answer(
+    workspace: LocalWorkspace, context_lines: int
+) -> None:
+    _store(workspace, "s1", "far", "a\n" * 400 + "a hit\n" + "a\n" * 400 + "a hit\n")
+    options = {"pattern": "^a hit$", "context_lines": context_lines, "max_tokens": 300, "session": "s1"}
+    answers = list(_answers(workspace, "far", **options))
+    assert [line.number for found in answers for line in found.lines if line.is_hit] == [401, 802]
+    assert "401| a hit" in _ask(workspace, reference="far", pattern="^a hit$", context_lines=context_lines)
+
+
 @pytest.mark.parametrize(("context_lines", "shown"), [(3, 3), (1, 1), (0, 1), (-5, 1), ("2", 2)])
 def test_context_lines_alone_are_the_first_lines(workspace: LocalWorkspace, context_lines: Any, shown: int) -> None:
     found = retrieve(workspace, "plain", context_lines=context_lines, session="s1")

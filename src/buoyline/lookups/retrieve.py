@@ -315,8 +315,12 @@ def _matches(source: ByteSource, target: Target, query: _Query, form: _Form) -> 
     shown = form.budget.fill(lines, page)
     if not any(line.is_hit for line in shown):
         # The lines before the first hit have used up the budget, but the caller asked for the hit.
-        page = replace(page, lines=[line for line in lines if line.is_hit])
-        shown = form.budget.fill(page.lines, page)
+        only_hits = [line for line in lines if line.is_hit]
+        if not only_hits:  # more lines than an answer can have
+            around = lines_around(source, target.name, hits, 0, first=target.first, last=target.last)
+            only_hits = list(itertools.islice(around, form.budget.max_lines))
+        page = replace(page, lines=only_hits)
+        shown = form.budget.fill(only_hits, page)
     return Answer(page.text(shown), target.name, tuple(shown), total=total, next=page.following(shown))
 
 
