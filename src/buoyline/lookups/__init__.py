@@ -3,6 +3,15 @@
 Each answer is bounded in tokens, numbers its lines, is labelled as data, and says how to go on if it is cut. The
 lookups reach nothing outside the workspace and write nothing.
 
+All lookups block, and take the same arguments after their own:
+
+- ``session``: the session whose directory is tried first for a relative path. `grep` and `search` without a path look
+  in it alone, `glob` lists it alone, and `retrieve` returns nothing of another. None: every session.
+- ``confined``: whether only that directory can be reached, and blobs in ``data/`` by their whole name.
+- ``max_tokens``: for the whole text of the answer.
+- ``counter``: counts tokens; None for the default counter.
+- ``spelling``: says in the answer how to go on; it is given the arguments of the next call that differ.
+
 They read a workspace through `buoyline.workspace.ReadableWorkspace` alone: names, sizes and ranges of bytes. Code that
 opens, renames or locks files belongs in `buoyline.workspace`; code that talks to a framework belongs in
 `buoyline.integrations`.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from buoyline.errors import BuoylineError, MessageError
 from buoyline.lookups.answer import shown_path
-from buoyline.lookups.sections import session_in
+from buoyline.lookups.sources import session_in
 from buoyline.messages import Message, ToolCall, ToolResult
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.model import Part

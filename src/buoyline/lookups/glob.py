@@ -13,20 +13,21 @@ from buoyline.lookups.answer import (
     Counter,
     Spelling,
     as_arguments,
+    cut_row,
     reasons,
     shown_path,
     unread_row,
 )
 from buoyline.lookups.hits import LineRanges
-from buoyline.lookups.paths import (
-    FileLines,
-    directory_of,
-    entries_below,
-    is_own,
-    resolve_path,
+from buoyline.lookups.paths import FileLines, directory_of, entries_below, is_own, resolve_path
+from buoyline.lookups.sources import (
+    Unread,
+    created_at,
+    noting_unread,
+    records_of,
+    repeated_after_removal,
+    require_workspace,
 )
-from buoyline.lookups.sections import created_at, records_of
-from buoyline.lookups.sources import Unread, noting_unread, repeated_after_removal, require_workspace
 from buoyline.messages.formats import is_text_type
 from buoyline.messages.jsonl import is_object
 from buoyline.workspace import Files, ReadableWorkspace, layout
@@ -49,18 +50,10 @@ def glob(
 ) -> Answer:
     """List files and directories whose path matches a pattern, with their sizes.
 
-    Hidden names, links and pipes are not listed. Blocking.
-
-    Args:
-        workspace: Where to look.
-        pattern: Relative to the workdir or absolute below it, with ``*``, ``?`` and ``[...]`` within a name and
-            ``**`` for any number of directories. A pattern without ``/`` matches names at any depth.
-        after: Skip paths up to this one, as in an earlier answer.
-        session: List only the directory of this session, to which *pattern* is then relative.
-        confined: Accepted as by the other lookups; with *session* nothing else is listed anyway.
-        max_tokens: For the whole text of the answer.
-        counter: Counts tokens; None for the default counter.
-        spelling: Says in the answer how to go on.
+    *pattern* is relative to the workdir, or with *session* to its directory, or absolute below it. ``*``, ``?`` and
+    ``[...]`` match within a name, and ``**`` any number of directories. A pattern without ``/`` matches names at any
+    depth. Hidden names, links and pipes are not listed, nor are paths up to *after*, as in an earlier answer. For the
+    other arguments see `buoyline.lookups`; with *session* nothing else is listed, *confined* or not.
 
     Returns:
         Paths relative to the workdir in the order of names, each directory before its content.
@@ -72,14 +65,14 @@ def glob(
         StorageError: A directory cannot be read.
     """
     require_workspace(workspace)
-    wanted = _relative(workspace, pattern)
+    wanted = _without_root(workspace, pattern)
     if not wanted or wanted.startswith("/") or len(pattern) > MAX_PATTERN_CHARS:
         raise ConfigError("pattern", f"must be relative to the workdir, of 1 to {MAX_PATTERN_CHARS:,} characters")
     del confined
     directory = "" if session is None else directory_of(workspace, session)
     unread: Unread = {}
-    entries = list(_entries(workspace.files, directory, _within(directory, wanted), unread))
-    left = [entry for entry in entries if entry.order > _order(after)] if after else entries
+    entries = list(_entries(workspace.files, directory, wanted, unread))
+    left = [entry for entry in entries if _steps(entry.path) > _steps(after)] if after else entries
     page = _Page(len(entries), left, unread_row(unread, max_tokens), spelling)
     shown = AnswerBudget(max_tokens, counter).fill(left, page)
     following = page.following(shown)
@@ -106,46 +99,37 @@ def files_matching(
     own = [] if session is None else [directory_of(workspace, session)]
     if len(pattern) > MAX_PATTERN_CHARS:
         return []
-    pattern = _relative(workspace, pattern)
     for directory in own if confined else [*own, ""]:
-        entries = _entries(workspace.files, directory, _within(directory, pattern), unread)
+        entries = _entries(workspace.files, directory, _without_root(workspace, pattern), unread)
         if names := [entry.path for entry in entries if entry.size_bytes is not None]:
             return names
     return []
 
 
-def _relative(workspace: ReadableWorkspace, pattern: str) -> str:
-    """Return *pattern* without the workspace's root."""
+def _without_root(workspace: ReadableWorkspace, pattern: str) -> str:
     return next((pattern[len(root) + 1 :] for root in workspace.roots if pattern.startswith(f"{root}/")), pattern)
 
 
-def _within(directory: str, pattern: str) -> str:
-    """Return *pattern* relative to *directory*; answers show paths relative to the workdir."""
-    return pattern.removeprefix(f"{directory}/") if directory else pattern
+def _steps(path: str) -> list[str]:
+    return path.rstrip("/").split("/")
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A file, or a directory without a size and with a path that ends in ``/``."""
+    """A file, or a directory without a size and with a path that ends in ``/``; half of its path is no path."""
 
     path: str
     size_bytes: int | None = None
     content: str = ""
 
-    @property
-    def order(self) -> list[str]:
-        return _order(self.path)
-
     def shortened(self, chars: int) -> Self:
-        del chars  # half a path is no path
+        del chars
         return self
 
 
-def _order(path: str) -> list[str]:
-    return path.rstrip("/").split("/")
-
-
 def _entries(files: Files, directory: str, pattern: str, unread: Unread) -> Iterator[_Entry]:
+    """Yield what matches *pattern*, relative to *directory* or to the workdir; paths are relative to the workdir."""
+    pattern = pattern.removeprefix(f"{directory}/") if directory else pattern
     parts = pattern.split("/") if "/" in pattern else ["**", pattern]
     outer = len(directory.split("/")) if directory else 0
     for name, size_bytes in entries_below(files, directory, unread):
@@ -182,14 +166,15 @@ class _Page:
 
     def frame(self) -> str:
         longest = [max(self.left, key=lambda entry: len(entry.path))] if self.left else []
-        return self._heading(self.left) + self._footer(longest)
+        return self._heading(self.left) + cut_row(self.following(longest), self.spelling)
 
     def row(self, entry: _Entry) -> str:
         size = "" if entry.size_bytes is None else f"  {entry.size_bytes:,} bytes"
         return f"{shown_path(entry.path)}{size}\n"
 
     def text(self, entries: Sequence[_Entry]) -> str:
-        return self._heading(entries) + "".join(map(self.row, entries)) + self._footer(entries)
+        rows = "".join(map(self.row, entries))
+        return self._heading(entries) + rows + cut_row(self.following(entries), self.spelling)
 
     def following(self, entries: Sequence[_Entry]) -> dict[str, Any]:
         """Return where to go on after *entries*; empty at the end."""
@@ -200,10 +185,6 @@ class _Page:
             return f"[No {'further ' if self.total else ''}path matches.]\n{self.unread}"
         first = self.total - len(self.left) + 1
         return f"[Paths {first}-{first + len(entries) - 1} of {self.total}. {DATA_LABEL}]\n{self.unread}"
-
-    def _footer(self, entries: Sequence[_Entry]) -> str:
-        following = self.following(entries)
-        return f"[Cut here. To go on, {self.spelling(following)}]\n" if following else ""
 
 
 MAX_PATHS = 100
@@ -238,15 +219,11 @@ def files_to_search(
     *,
     confined: bool = False,
 ) -> LineRanges:
-    """Return which lines of which files to search, in order.
+    """Return which lines of which files to search, in the order of `rank_of`.
 
-    Args:
-        workspace: Where to search.
-        path: A file, a citation, a directory, a glob, or several of these. None for transcripts and tool results,
-            with those of their blobs in ``data/`` that are text.
-        session: The only session to search if *path* is None; else the session whose directory is tried first.
-        unread: Gets the directories that cannot be listed, below those that were asked for.
-        confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
+    *path* is a file, a citation, a directory, a glob, or several of these. None means transcripts and tool results of
+    *session* or of all sessions, with those of their blobs in ``data/`` that are text. *unread* gets the directories
+    that cannot be listed, below those that were asked for.
 
     Raises:
         ConfigError: More than 100 paths are given, or none.
@@ -262,6 +239,69 @@ def files_to_search(
     for resolved in found:
         ranges.setdefault(resolved.name, []).extend(resolved.spans)
     return {name: ranges[name] for name in sorted(ranges, key=rank_of) if is_own(workspace, name)}
+
+
+def _given(
+    workspace: ReadableWorkspace, path: str | Sequence[str], session: str | None, unread: Unread, *, confined: bool
+) -> Iterator[FileLines]:
+    paths = [path] if isinstance(path, str) else list(path)
+    if not 0 < len(paths) <= MAX_PATHS:
+        raise ConfigError("path", f"{len(paths)} paths at once; give 1 to {MAX_PATHS}, a directory or a glob")
+    files = workspace.files
+    for each in paths:
+        try:
+            resolved = resolve_path(workspace, each, session, confined=confined)
+        except NotFoundError:
+            is_glob = bool(_GLOB & set(each))
+            names = set(files_matching(workspace, each, session, unread, confined=confined) if is_glob else ())
+            if not names:
+                raise
+            # Of a result with a view only the view, which can be read: both have the same content.
+            yield from (FileLines(name) for name in names if layout.view_name(name) not in names)
+        else:
+            if resolved.name and not files.is_directory(resolved.name):
+                yield resolved
+                continue
+            below = entries_below(files, resolved.name, unread)
+            yield from (FileLines(name) for name, size_bytes in below if size_bytes is not None)
+
+
+def _readable(workspace: ReadableWorkspace, session: str | None, unread: Unread) -> Iterator[str]:
+    files = workspace.files
+    if session is not None:
+        yield from _transcript_and_results(files, directory_of(workspace, session))
+        yield from _text_documents_of(workspace, session)
+        return
+    for name in files.names(layout.SESSIONS):
+        directory = f"{layout.SESSIONS}/{name}"
+        with noting_unread(directory, unread):
+            yield from _transcript_and_results(files, directory)
+    for name in files.names(layout.DATA):
+        path = f"{layout.DATA}/{name}"
+        if layout.digest_in(path) is not None and is_text_type(layout.media_type_of(path)):
+            yield path
+
+
+def _transcript_and_results(files: Files, directory: str) -> Iterator[str]:
+    """Yield the transcript of a session and its tool results, or their views."""
+    names = set(files.names(directory)) if files.is_directory(directory) else set[str]()
+    for name in names:
+        is_result = name.startswith(_RESULT) and name.endswith(".txt") and layout.view_name(name) not in names
+        if is_result or name == layout.TRANSCRIPT_FILE:
+            yield f"{directory}/{name}"
+
+
+def _text_documents_of(workspace: ReadableWorkspace, session: str) -> Iterator[str]:
+    """Yield the text in ``data/`` that a session's results hold: JSON or tables that a tool returned as documents."""
+    try:
+        records = workspace.session(session).index().results.values()
+    except CorruptError:
+        return  # the search goes on without the journal
+    for part in (part for record in records for part in record.get("parts", ()) if is_object(part)):
+        path, is_text = str(part.get("path", "")), is_text_type(part.get("media_type", ""))
+        is_document = layout.digest_in(path) is not None and part.get("kind") not in _UNSEEN
+        if is_document and is_text and workspace.files.size(path) is not None:
+            yield path
 
 
 def newest_first(workspace: ReadableWorkspace, ranges: LineRanges) -> LineRanges:
@@ -282,68 +322,3 @@ def newest_first(workspace: ReadableWorkspace, ranges: LineRanges) -> LineRanges
         return not is_data, created[directory], directory, file == layout.TRANSCRIPT_FILE, number, name
 
     return {name: ranges[name] for name in sorted(ranges, key=rank, reverse=True)}
-
-
-def _given(
-    workspace: ReadableWorkspace, path: str | Sequence[str], session: str | None, unread: Unread, *, confined: bool
-) -> Iterator[FileLines]:
-    paths = [path] if isinstance(path, str) else list(path)
-    if not 0 < len(paths) <= MAX_PATHS:
-        raise ConfigError("path", f"{len(paths)} paths at once; give 1 to {MAX_PATHS}, a directory or a glob")
-    for each in paths:
-        try:
-            resolved = resolve_path(workspace, each, session, confined=confined)
-        except NotFoundError:
-            is_glob = bool(_GLOB & set(each))
-            names = set(files_matching(workspace, each, session, unread, confined=confined) if is_glob else ())
-            if not names:
-                raise
-            # Of a result with a view only the view, which can be read: both have the same content.
-            yield from (FileLines(name) for name in names if layout.view_name(name) not in names)
-        else:
-            yield from _files(workspace.files, resolved, unread)
-
-
-def _files(files: Files, resolved: FileLines, unread: Unread) -> Iterator[FileLines]:
-    if resolved.name and not files.is_directory(resolved.name):
-        yield resolved
-    else:
-        yield from (FileLines(name) for name, size in entries_below(files, resolved.name, unread) if size is not None)
-
-
-def _readable(workspace: ReadableWorkspace, session: str | None, unread: Unread) -> Iterator[str]:
-    files = workspace.files
-    if session is not None:
-        yield from _readable_files(files, directory_of(workspace, session))
-        yield from _text_data_of(workspace, session)
-        return
-    for name in files.names(layout.SESSIONS):
-        directory = f"{layout.SESSIONS}/{name}"
-        with noting_unread(directory, unread):
-            yield from _readable_files(files, directory)
-    for name in files.names(layout.DATA):
-        path = f"{layout.DATA}/{name}"
-        if layout.digest_in(path) is not None and is_text_type(layout.media_type_of(path)):
-            yield path
-
-
-def _text_data_of(workspace: ReadableWorkspace, session: str) -> Iterator[str]:
-    """Yield the text in ``data/`` that a session's results hold: JSON or tables that a tool returned as documents."""
-    try:
-        records = workspace.session(session).index().results.values()
-    except CorruptError:
-        return  # the search goes on without the journal
-    for part in (part for record in records for part in record.get("parts", ()) if is_object(part)):
-        path, is_text = str(part.get("path", "")), is_text_type(part.get("media_type", ""))
-        is_document = layout.digest_in(path) is not None and part.get("kind") not in _UNSEEN
-        if is_document and is_text and workspace.files.size(path) is not None:
-            yield path
-
-
-def _readable_files(files: Files, directory: str) -> Iterator[str]:
-    """Yield the transcript of a session and its tool results, or their views."""
-    names = set(files.names(directory)) if files.is_directory(directory) else set[str]()
-    for name in names:
-        is_result = name.startswith(_RESULT) and name.endswith(".txt") and layout.view_name(name) not in names
-        if is_result or name == layout.TRANSCRIPT_FILE:
-            yield f"{directory}/{name}"

@@ -12,12 +12,14 @@ from typing import Any
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import (
     DATA_LABEL,
+    LEAST_TOKENS_TO_NAME,
     Answer,
     AnswerBudget,
     Counter,
     Line,
     Spelling,
     as_arguments,
+    cut_row,
     reasons,
     shown_path,
     unread_row,
@@ -26,78 +28,21 @@ from buoyline.lookups.calls import Calls, owner_row
 from buoyline.lookups.glob import files_to_search, newest_first, rank_of
 from buoyline.lookups.hits import Deadline, Found, LineHit, LineRanges, Search, find, hits_in_ranges, search_for
 from buoyline.lookups.lines import blocks_from_end, lines_around
-from buoyline.lookups.sections import Texts
-from buoyline.lookups.sources import Unread, repeated_after_removal, require_workspace
+from buoyline.lookups.paths import PLACE
+from buoyline.lookups.sources import Texts, Unread, repeated_after_removal, require_workspace
 from buoyline.workspace import ReadableWorkspace
 
-MAX_LOOKING_S = 2.0
-"""How long to look for each of the two suggestions in an answer without a hit."""
+MAX_CONTEXT_LINES = 100
 
+# Hits of early files may fill an answer. About an eighth of it says where the others are; a small answer has no room.
+_LISTED_CHARS_PER_TOKEN = 0.3
+
+_MAX_LOOKING_S = 2.0  # for each of the two suggestions in an answer without a hit
 _WORD = re.compile(r"[A-Za-z0-9_.-]{4,60}")
 _MAX_HITS = 1_000
 _MAX_WORDS = 3
 _MAX_PLACE_CHARS = 150
 _LINE_BYTES = 1 << 12
-
-
-def suggestion_for(texts: Texts, ranges: LineRanges, pattern: str, *, literal: bool) -> str:
-    """Return a line about hits without regard to case, or about similar words; empty if there are neither.
-
-    Args:
-        texts: Where the files are.
-        ranges: Which lines were searched.
-        pattern: The pattern that had no hit.
-        literal: Whether it is plain text.
-    """
-    folded = search_for(pattern, Deadline(MAX_LOOKING_S), literal=literal, ignore_case=True)
-    path, hit, count = "", LineHit(0, 0), 0
-    for at, found in _hits(texts, ranges, folded):
-        path, hit = (path, hit) if count else (at, found)
-        count += 1
-        if count == _MAX_HITS:
-            break
-    if count:
-        hits = f"{count:,}{' or more' if count == _MAX_HITS else ''} hit{'' if count == 1 else 's'}"
-        place = f"{shown_path(path)}:{hit.number}"
-        return f"[With ignore_case {hits}{f', the first in {place}' if len(place) <= _MAX_PLACE_CHARS else ''}.]\n"
-    words = _near_words(texts, ranges, pattern) if _WORD.fullmatch(pattern) else []
-    return f"[Words that are near: {', '.join(words)}.]\n" if words else ""
-
-
-def _near_words(texts: Texts, ranges: LineRanges, word: str) -> list[str]:
-    """Return up to three words that are similar to *word*, out of those that share a half with it."""
-    half = len(word) // 2
-    begin, end = re.escape(word[:half]), re.escape(word[half:])
-    expression = rf"\b{begin}[\w.-]{{0,60}}|[\w.-]{{0,60}}{end}\b"
-    try:
-        search = search_for(expression, Deadline(MAX_LOOKING_S), literal=False, ignore_case=True)
-    except ConfigError:  # RE2 may not know an escape of Python
-        return []
-    near: dict[str, None] = {}
-    either = re.compile(expression, re.IGNORECASE | re.ASCII)
-    for number, (path, hit) in enumerate(_hits(texts, ranges, search)):
-        line, _, _ = texts.read(path, hit.offset, _LINE_BYTES).partition(b"\n")
-        text = line.decode("utf-8", "replace")
-        near.update(dict.fromkeys(found[0].strip(".-") for found in either.finditer(text)))
-        if number == _MAX_HITS:
-            break
-    return difflib.get_close_matches(word, near, _MAX_WORDS, 0.7)
-
-
-def _hits(texts: Texts, ranges: LineRanges, search: Search) -> Iterator[tuple[str, LineHit]]:
-    for path in ranges:
-        for hit in hits_in_ranges(texts, path, ranges[path], search):
-            yield path, hit
-        if search.deadline.is_over():
-            return
-
-
-MAX_CONTEXT_LINES = 100
-
-# Hits of early files may fill an answer. About an eighth of it says where the others are; a small answer has no room.
-_LEAST_TOKENS_TO_LIST = 300
-_LISTED_CHARS_PER_TOKEN = 0.3
-_AFTER = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
 
 
 @repeated_after_removal
@@ -120,27 +65,16 @@ def grep(
 ) -> Answer:
     """Search files of the workspace line by line.
 
-    Blocking; the time is linear in the bytes that are searched, for any pattern, and no file is held whole.
+    *pattern* is a regular expression in RE2 syntax, or plain text with *literal*. *path* is a file, the lines of a
+    citation, a directory with everything below it, a glob such as ``tool_result-*.txt``, or several of these; None
+    searches all that was archived or offloaded: transcripts, and tool results in their readable form. The time is
+    linear in the bytes that are searched, for any pattern, and no file is held whole; after *timeout_s* seconds the
+    answer has the hits so far.
 
-    Args:
-        workspace: Where to search.
-        pattern: A regular expression in RE2 syntax, or plain text with *literal*.
-        path: A file, the lines of a citation, a directory with everything below it, a glob such as
-            ``tool_result-*.txt``, or several of these. None searches all that was archived or offloaded: transcripts,
-            and tool results in their readable form.
-        context: How many lines to show before and after each hit, at most 100.
-        literal: Whether *pattern* is plain text.
-        ignore_case: Whether upper and lower case are the same.
-        last: Whether to show the newest hits first: the last line of a file before the others, a session's transcript
-            before its results, and later results before earlier ones. Else the order is that of lines and names.
-        after: Skip hits up to this one; ``path:line:column`` as in an earlier answer.
-        session: The only session to search if *path* is None; else the session whose directory is tried first for a
-            relative *path*.
-        confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
-        timeout_s: After how many seconds to answer with the hits so far.
-        max_tokens: For the whole text of the answer.
-        counter: Counts tokens; None for the default counter.
-        spelling: Says in the answer how to go on.
+    *context* lines are shown before and after each hit, at most 100. Hits are in the order of names and lines; *last*
+    shows the newest first: the last line of a file before the others, a session's transcript before its results, and
+    later results before earlier ones. Hits up to *after*, a ``path:line:column`` of an earlier answer, are skipped. For
+    the other arguments see `buoyline.lookups`.
 
     Returns:
         Each path after ``==``, and below it hits as ``line: text`` and lines of context as ``line- text``, with ``--``
@@ -167,16 +101,16 @@ def grep(
     ranges = files_to_search(workspace, path, session, unread, confined=confined)
     ranges = newest_first(workspace, ranges) if last else ranges
     texts = Texts(workspace)
-    found = find(texts, ranges, search, _shown_before(after, list(ranges), last=last), unread, last=last)
+    found = find(texts, ranges, search, _shown_up_to(after, list(ranges), last=last), unread, last=last)
     ranges = {name: ranges[name] for name in ranges if name not in unread}
     found.files = len(ranges)
     suggestion = ""
-    if not found.total and found.is_all and not ignore_case and max_tokens >= _LEAST_TOKENS_TO_LIST:
-        suggestion = suggestion_for(texts, ranges, pattern, literal=literal)
+    if not found.total and found.is_all and not ignore_case and max_tokens >= LEAST_TOKENS_TO_NAME:
+        suggestion = _suggestion(texts, ranges, pattern, literal=literal)
     budget = AnswerBudget(max_tokens, counter)
     max_lines = max(budget.max_lines, 2 * MAX_CONTEXT_LINES)
     lines, blocks = _lines(texts, found, context, max_lines, last=last)
-    listed_chars = int(max_tokens * _LISTED_CHARS_PER_TOKEN) if max_tokens >= _LEAST_TOKENS_TO_LIST else 0
+    listed_chars = int(max_tokens * _LISTED_CHARS_PER_TOKEN) if max_tokens >= LEAST_TOKENS_TO_NAME else 0
     calls = Calls(workspace)
     row, befores = unread_row(unread, max_tokens), _befores(lines)
     page = _Page(found, suggestion, row, spelling, len(lines), befores, context > 0, listed_chars, last, calls)
@@ -204,14 +138,14 @@ def grep(
     )
 
 
-def _shown_before(after: str, names: Sequence[str], *, last: bool) -> Callable[[str, LineHit], bool]:
+def _shown_up_to(after: str, names: Sequence[str], *, last: bool) -> Callable[[str, LineHit], bool]:
     """Return a function that returns whether a hit was shown up to *after*, in the order of *names* if *last*."""
     if not after:
-        return _is_never_shown
-    parts = _AFTER.fullmatch(after)
-    if parts is None:
+        return lambda _name, _hit: False
+    place = PLACE.fullmatch(after)
+    if place is None:
         raise ConfigError("after", f"{after!r} is not of the form path:line:column; take it from an earlier answer")
-    path, number, column = parts[1], int(parts[2]), int(parts[3])
+    path, number, column = place[1], int(place[2]), int(place[3])
     if not last:
         newest = rank_of(path, number, column)
         return lambda name, hit: rank_of(name, hit.number, hit.column) <= newest
@@ -222,9 +156,42 @@ def _shown_before(after: str, names: Sequence[str], *, last: bool) -> Callable[[
     return lambda name, hit: (places[name], -hit.number, -hit.column) <= oldest
 
 
-def _is_never_shown(name: str, hit: LineHit) -> bool:
-    del name, hit
-    return False
+def _suggestion(texts: Texts, ranges: LineRanges, pattern: str, *, literal: bool) -> str:
+    """Return a row about hits without regard to case, or about similar words; empty if there are neither."""
+    folded = search_for(pattern, Deadline(_MAX_LOOKING_S), literal=literal, ignore_case=True)
+    hits = list(itertools.islice(_hits(texts, ranges, folded), _MAX_HITS))
+    if hits:
+        count = f"{len(hits):,}{' or more' if len(hits) == _MAX_HITS else ''} hit{'' if len(hits) == 1 else 's'}"
+        path, first = hits[0]
+        place = f"{shown_path(path)}:{first.number}"
+        return f"[With ignore_case {count}{f', the first in {place}' if len(place) <= _MAX_PLACE_CHARS else ''}.]\n"
+    words = _near_words(texts, ranges, pattern) if _WORD.fullmatch(pattern) else []
+    return f"[Words that are near: {', '.join(words)}.]\n" if words else ""
+
+
+def _near_words(texts: Texts, ranges: LineRanges, word: str) -> list[str]:
+    """Return up to three words that are similar to *word*, out of those that share a half with it."""
+    half = len(word) // 2
+    begin, end = re.escape(word[:half]), re.escape(word[half:])
+    expression = rf"\b{begin}[\w.-]{{0,60}}|[\w.-]{{0,60}}{end}\b"
+    try:
+        search = search_for(expression, Deadline(_MAX_LOOKING_S), literal=False, ignore_case=True)
+    except ConfigError:  # RE2 may not know an escape of Python
+        return []
+    near: dict[str, None] = {}
+    either = re.compile(expression, re.IGNORECASE | re.ASCII)
+    for path, hit in itertools.islice(_hits(texts, ranges, search), _MAX_HITS + 1):
+        line, _, _ = texts.read(path, hit.offset, _LINE_BYTES).partition(b"\n")
+        near.update(dict.fromkeys(found[0].strip(".-") for found in either.finditer(line.decode("utf-8", "replace"))))
+    return difflib.get_close_matches(word, near, _MAX_WORDS, 0.7)
+
+
+def _hits(texts: Texts, ranges: LineRanges, search: Search) -> Iterator[tuple[str, LineHit]]:
+    for path in ranges:
+        for hit in hits_in_ranges(texts, path, ranges[path], search):
+            yield path, hit
+        if search.deadline.is_over():
+            return
 
 
 def _lines(texts: Texts, found: Found, context: int, max_lines: int, *, last: bool) -> tuple[list[Line], list[int]]:
@@ -268,16 +235,15 @@ class _Page:
 
     def frame(self) -> str:
         longest = Line(max(self.found.hits, key=len, default=""), sys.maxsize, sys.maxsize, "", is_hit=True)
-        return self._heading([longest]) + self._parts([longest]) + self._footer([longest])
+        return self._heading([longest]) + self._footer([longest])
 
     def row(self, line: Line) -> str:
-        return self._gap(self.befores.get((line.path, line.number, line.column)), line) + self._row(line)
+        mark = ":" if line.is_hit else "-"
+        place = f"{line.number}{mark}{line.column}" if line.is_part else str(line.number)
+        return f"{self._gap(line)}{place}{mark} {line.text}\n"
 
     def text(self, lines: Sequence[Line]) -> str:
-        rows = (
-            self._gap(before, line) + self._row(line) for before, line in itertools.pairwise([None, *lines]) if line
-        )
-        return self._heading(lines) + "".join(rows) + self._parts(lines) + self._footer(lines)
+        return self._heading(lines) + "".join(map(self.row, lines)) + self._footer(lines)
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
         """Return where to go on after *lines*; empty if no hit is left."""
@@ -289,27 +255,21 @@ class _Page:
         return {"after": f"{end.path}:{end.number}:{end.column}"}
 
     def _heading(self, lines: Sequence[Line]) -> str:
-        files = f"{self.found.files:,} file" + ("" if self.found.files == 1 else "s")
+        found = self.found
+        files = f"{found.files:,} file" + ("" if found.files == 1 else "s")
         if not lines:
-            until = ""
-            if self.found.stopped_in:
-                until = f" until the time was up, in {shown_path(self.found.stopped_in)}; search fewer files at once"
-            return (
-                f"[No {'further ' if self.found.before else ''}hit in {files}{until}.]\n{self.unread}{self.suggestion}"
-            )
-        shown = self.found.before + 1, self.found.before + sum(line.is_hit for line in lines)
-        more = "" if self.found.is_all else " or more"
+            further, until = "further " if found.before else "", ""
+            if found.stopped_in:
+                until = f" until the time was up, in {shown_path(found.stopped_in)}; search fewer files at once"
+            return f"[No {further}hit in {files}{until}.]\n{self.unread}{self.suggestion}"
+        hits = f"{found.before + 1}-{found.before + sum(line.is_hit for line in lines)} of {found.total}"
+        more = "" if found.is_all else " or more"
         order = ", the newest first" if self.last else ""
-        return (
-            f"[Hits {shown[0]}-{shown[1]} of {self.found.total}{more} in {files}{order}. {DATA_LABEL}]\n{self.unread}"
-        )
+        return f"[Hits {hits}{more} in {files}{order}. {DATA_LABEL}]\n{self.unread}"
 
-    def _row(self, line: Line) -> str:
-        mark = ":" if line.is_hit else "-"
-        place = f"{line.number}{mark}{line.column}" if line.is_part else str(line.number)
-        return f"{place}{mark} {line.text}\n"
-
-    def _gap(self, before: Line | None, line: Line) -> str:
+    def _gap(self, line: Line) -> str:
+        """Return the rows between a line and the one before: the path, the call, or that there are lines between."""
+        before = self.befores.get((line.path, line.number, line.column))
         owner = self.calls.owner(line.path, line.number)
         if before is None or before.path != line.path:
             return f"== {shown_path(line.path)}\n" + owner_row(owner)
@@ -319,20 +279,19 @@ class _Page:
         is_next = line.number in {before.number, before.number + 1}
         return "--\n" if self.has_context and not is_next else ""
 
-    def _parts(self, lines: Sequence[Line]) -> str:
-        if not any(line.is_part for line in lines):
-            return ""
-        how = "read with start=line, column=column shows it from there."
-        return f"[line:column: marks a part of a long line; {how}]\n"
-
     def _footer(self, lines: Sequence[Line]) -> str:
+        parts = ""
+        if any(line.is_part for line in lines):
+            how = "read with start=line, column=column shows it from there."
+            parts = f"[line:column: marks a part of a long line; {how}]\n"
         following = self.following(lines)
         if following:
-            return f"{self._left(lines)}[Cut here. To go on, {self.spelling(following)}]\n"
+            return f"{parts}{self._left(lines)}{cut_row(following, self.spelling)}"
         if self.found.stopped_in and lines:
-            return f"[The time was up in {shown_path(self.found.stopped_in)}: search fewer files at once.]\n"
-        is_whole = not lines or len(lines) == self.count
-        return "" if is_whole else f"[Context is cut here. To see more, read from line {lines[-1].number + 1}.]\n"
+            return f"{parts}[The time was up in {shown_path(self.found.stopped_in)}: search fewer files at once.]\n"
+        if lines and len(lines) < self.count:
+            return f"{parts}[Context is cut here. To see more, read from line {lines[-1].number + 1}.]\n"
+        return parts
 
     def _left(self, lines: Sequence[Line]) -> str:
         """Say how many hits are left in which files; nothing if all are in the file that is shown last."""
@@ -343,17 +302,12 @@ class _Page:
         is_known = self.found.is_all or self.found.files == 1
         if not self.listed_chars or (is_known and not further):
             return ""
-        named = _named(further, self.listed_chars)
+        ends = itertools.accumulate(map(len, further))
+        named = [path for path, end in zip(further, ends, strict=True) if end <= self.listed_chars]
         parts = [f"{here:,} in this file"] if here else []
-        parts += [f"{count:,} in {shown_path(path)}" for path, count in named.items()]
+        parts += [f"{further[path]:,} in {shown_path(path)}" for path in named]
         if others := len(further) - len(named):
-            hits = sum(further.values()) - sum(named.values())
+            hits = sum(further.values()) - sum(further[path] for path in named)
             parts.append(f"{hits:,} in {others:,} further file{'s' if others > 1 else ''}")
         more = "" if self.found.is_all else ", and those in what was not searched yet"
         return f"[Hits left: {', '.join(parts)}{more}. Give a file as path to see its hits.]\n"
-
-
-def _named(counts: Mapping[str, int], max_chars: int) -> dict[str, int]:
-    """Return the first of *counts* whose paths have up to *max_chars* characters together."""
-    ends = itertools.accumulate(len(path) for path in counts)
-    return {path: count for (path, count), end in zip(counts.items(), ends, strict=True) if end <= max_chars}

@@ -17,7 +17,7 @@ from buoyline.previews.source import MAX_LINE_CHARS
 OVERLAP_BYTES = 4096
 """In a line over `BLOCK_BYTES`, a match of up to this size is always found; a longer one may be missed."""
 
-BLOCK_BYTES = (1 << 20) + OVERLAP_BYTES  # so that chunks of a megabyte need not be cut, see `_pieces`
+BLOCK_BYTES = (1 << 20) + OVERLAP_BYTES  # so that `blocks` need not cut chunks of a megabyte
 
 # RE2 cannot be interrupted. The slowest patterns take 0.7 s for a block; then the deadline is checked.
 _BLOCK_STEPS = 10**8
@@ -51,18 +51,6 @@ class LineStart(NamedTuple):
 FIRST_LINE = LineStart()
 
 
-def line_starts(chunks: Iterable[bytes]) -> Iterator[LineStart]:
-    """Yield the first line of a file, and the first line that begins in each further chunk."""
-    yield FIRST_LINE
-    number, offset = 1, 0
-    for chunk in chunks:
-        begin = chunk.find(b"\n") + 1
-        if offset and begin:
-            yield LineStart(number + 1, offset + begin)
-        number += chunk.count(b"\n")
-        offset += len(chunk)
-
-
 class SearchBlock(NamedTuple):
     r"""Bytes that are searched at once.
 
@@ -84,15 +72,11 @@ class SearchBlock(NamedTuple):
     last_end: int
 
 
-def _never() -> bool:
-    return False
-
-
 def hits(
     chunks: Iterable[bytes],
     pattern: CompiledPattern,
     *,
-    is_over: Callable[[], bool] = _never,
+    is_over: Callable[[], bool] = lambda: False,
     block_bytes: int | None = None,
     overlap_bytes: int = OVERLAP_BYTES,
 ) -> Iterator[LineHit]:
@@ -130,7 +114,9 @@ def blocks(chunks: Iterable[bytes], block_bytes: int, overlap_bytes: int) -> Ite
     The windows of a line are counted from its beginning, so they do not depend on the chunks.
     """
     line, column, offset, held = FIRST_LINE, 1, 0, b""
-    for piece in _pieces(chunks, block_bytes - overlap_bytes):
+    # In pieces so small that only the first line held can be too long for a block.
+    piece_bytes = block_bytes - overlap_bytes
+    for piece in (chunk[at : at + piece_bytes] for chunk in chunks for at in range(0, len(chunk), piece_bytes)):
         held += piece
         while len(held) > block_bytes + overlap_bytes and _is_too_long(held, block_bytes):
             cut = _boundary(held, block_bytes)
@@ -151,15 +137,6 @@ def blocks(chunks: Iterable[bytes], block_bytes: int, overlap_bytes: int) -> Ite
         yield SearchBlock(line, column, offset, held, len(held), len(held))
 
 
-def _pieces(chunks: Iterable[bytes], max_bytes: int) -> Iterator[bytes]:
-    """Yield chunks in pieces so small that only the first line held can be too long for a block."""
-    for chunk in chunks:
-        if len(chunk) <= max_bytes:
-            yield chunk
-        else:
-            yield from (chunk[begin : begin + max_bytes] for begin in range(0, len(chunk), max_bytes))
-
-
 def _is_too_long(held: bytes, block_bytes: int) -> bool:
     """Return whether the line at the beginning of *held* is, as far as is known, too long for one block."""
     return len(held) > block_bytes and held.find(b"\n", 0, block_bytes + 1) < 0
@@ -174,7 +151,8 @@ def _hits_in(block: SearchBlock, find_first: FindFirst, searched: int) -> Iterat
         position = max(searched - block.offset, 1)
         end = content.find(b"\n")
         position = end + 1 if 0 <= end < position else position
-    cursor = _Cursor(block)
+    # Lines and characters are counted from one hit to the next, so that each byte is looked at once.
+    number, column, counted = block.line.number, block.column, 0
     while (
         position < block.last_end and 0 <= (start := find_first(content, position, block.last_end)) <= block.last_start
     ):
@@ -183,38 +161,22 @@ def _hits_in(block: SearchBlock, find_first: FindFirst, searched: int) -> Iterat
             return
         end = content.find(b"\n", start)
         end = len(content) if end < 0 else end
-        column = cursor.column_at(start, begin)
+        if begin > counted:
+            number += content.count(b"\n", counted, begin)
+            column, counted = 1, begin
+        place = _boundary(content, start)
+        column += _chars(content[counted:place])
+        counted = max(place, counted)
         offset = block.offset + begin if begin else block.line.offset
         if _is_long(block, begin, end):
-            hit = LineHit(cursor.number, max(column - _CHARS_BEFORE_MATCH, 1), offset)
             position = start + _SHOWN_BYTES_FROM_MATCH
             if end < len(content):  # the next line is not shown
                 position = min(position, end + 1)
-            yield hit, block.offset + position
+            yield LineHit(number, max(column - _CHARS_BEFORE_MATCH, 1), offset), block.offset + position
             position = end + 1 if position > end else position
         else:
             position = end + 1
-            yield LineHit(cursor.number, 1, offset), block.offset + position
-
-
-class _Cursor:
-    """Counts lines and columns up to ascending positions, and looks at each byte once."""
-
-    def __init__(self, block: SearchBlock) -> None:
-        self._content = block.content
-        self.number = block.line.number
-        self._column = block.column
-        self._at = 0
-
-    def column_at(self, place: int, line_begin: int) -> int:
-        """Return the column of *place* in the line that begins at *line_begin*, and set `number` to that line."""
-        if line_begin > self._at:
-            self.number += self._content.count(b"\n", self._at, line_begin)
-            self._at, self._column = line_begin, 1
-        place = _boundary(self._content, place)
-        self._column += _chars(self._content[self._at : place])
-        self._at = max(place, self._at)
-        return self._column
+            yield LineHit(number, 1, offset), block.offset + position
 
 
 def _is_long(block: SearchBlock, begin: int, end: int) -> bool:
@@ -243,7 +205,6 @@ class Deadline:
 
     def __init__(self, timeout_s: float | None) -> None:
         """Stop *timeout_s* seconds from now; never if it is None."""
-        self.timeout_s = timeout_s
         self._end = None if timeout_s is None else time.monotonic() + timeout_s
 
     def is_over(self) -> bool:
@@ -301,15 +262,9 @@ def find(
     *,
     last: bool = False,
 ) -> Found:
-    """Find the hits in *ranges*, up to the deadline and up to 10,000 new ones.
+    """Find the hits in *ranges*, up to the deadline and up to 10,000 new ones; with *last* from the end of each file.
 
-    Args:
-        source: Where the files are.
-        ranges: Which lines to search.
-        search: The pattern and the deadline.
-        is_before: Returns whether an earlier answer has shown a hit of a file.
-        unread: Gets the files that cannot be read.
-        last: Whether to search each file from its end.
+    *is_before* returns whether an earlier answer has shown a hit. *unread* gets the files that cannot be read.
 
     Raises:
         StorageError: No file can be read.
@@ -352,7 +307,14 @@ def last_hits_in_ranges(
 ) -> Iterator[LineHit]:
     """Yield the hits of `hits_in_ranges` from the last one on; the file is searched from its end."""
     first, last = min(first for first, _ in ranges), max(last for _, last in ranges)
-    starts = list(line_starts(source.chunks(name)))
+    starts = [FIRST_LINE]  # and the first line that begins in each further chunk
+    number, offset = 1, 0
+    for chunk in source.chunks(name):
+        begin = chunk.find(b"\n") + 1
+        if offset and begin:
+            starts.append(LineStart(number + 1, offset + begin))
+        number += chunk.count(b"\n")
+        offset += len(chunk)
     ends = [*starts[1:], LineStart(sys.maxsize, sys.maxsize)]
     for start, end in reversed(list(zip(starts, ends, strict=True))):
         if search.deadline.is_over() or end.number <= first:

@@ -33,13 +33,6 @@ class Fragment(NamedTuple):
     content: bytes
 
 
-class LineParts(NamedTuple):
-    """Texts from some columns of a line, and the number of characters of the whole line."""
-
-    texts: list[str]
-    chars: int
-
-
 def count_lines(chunks: Iterable[bytes]) -> int:
     r"""Count lines as ``grep -c ''`` does; the last line need not end in ``\n``."""
     lines, last = 0, b"\n"
@@ -50,7 +43,7 @@ def count_lines(chunks: Iterable[bytes]) -> int:
 
 
 def fragments(chunks: Iterable[bytes], ranges: Iterable[tuple[int, int]], *, first: int = 1) -> Iterator[Fragment]:
-    """Yield some lines of a file.
+    """Yield the fragments of some lines of a file, in order. A line that goes on in the next chunk has several.
 
     Only the line ends are counted in a chunk without a wanted line.
 
@@ -58,9 +51,6 @@ def fragments(chunks: Iterable[bytes], ranges: Iterable[tuple[int, int]], *, fir
         chunks: The file from the beginning of a line on, none of them empty.
         ranges: First and last line of each range, 1-based and inclusive, in ascending order, without overlap.
         first: The number of the line that *chunks* begin with.
-
-    Yields:
-        The fragments of these lines in order. A line that goes on in the next chunk has several.
     """
     wanted = deque(ranges)
     number = first
@@ -75,27 +65,6 @@ def fragments(chunks: Iterable[bytes], ranges: Iterable[tuple[int, int]], *, fir
         number = last
 
 
-def windows(line: Iterable[Fragment], columns: Sequence[int], size: int) -> LineParts:
-    r"""Cut windows of *size* characters out of one line.
-
-    Invalid UTF-8 becomes U+FFFD. The ``\r`` of a line that ends in ``\r\n`` is left out.
-
-    Args:
-        line: All fragments of the line.
-        columns: Where the windows begin, 1-based; a window behind the end of the line is empty.
-        size: The characters of a window, at most.
-    """
-    texts = [""] * len(columns)
-    seen = 0
-    for text in _decoded(line):
-        for place, column in enumerate(columns):
-            begin, end = column - 1 - seen, column - 1 - seen + size
-            if begin < len(text) and end > 0:
-                texts[place] += text[max(begin, 0) : end]
-        seen += len(text)
-    return LineParts(texts, seen)
-
-
 def _wanted(parts: Sequence[bytes], number: int, ranges: Iterable[tuple[int, int]]) -> Iterator[Fragment]:
     """Yield the lines in *ranges* out of the lines *parts*, the first of which has *number*."""
     last = number + len(parts) - 1
@@ -107,6 +76,27 @@ def _wanted(parts: Sequence[bytes], number: int, ranges: Iterable[tuple[int, int
             # Nothing follows the last line end: the line begins in the next chunk, or there is none.
             if content or wanted < last:
                 yield Fragment(wanted, content)
+
+
+def windows(line: Iterable[Fragment], columns: Sequence[int], size: int) -> tuple[list[str], int]:
+    r"""Return up to *size* characters from each of some *columns* of a line on, and the characters of the whole line.
+
+    Invalid UTF-8 becomes U+FFFD. The ``\r`` of a line that ends in ``\r\n`` is left out.
+
+    Args:
+        line: All fragments of the line.
+        columns: 1-based; a window behind the end of the line is empty.
+        size: The characters of a window, at most.
+    """
+    texts = [""] * len(columns)
+    seen = 0
+    for text in _decoded(line):
+        for place, column in enumerate(columns):
+            begin, end = column - 1 - seen, column - 1 - seen + size
+            if begin < len(text) and end > 0:
+                texts[place] += text[max(begin, 0) : end]
+        seen += len(text)
+    return texts, seen
 
 
 def _decoded(line: Iterable[Fragment]) -> Iterator[str]:
@@ -124,6 +114,14 @@ def lines_of(source: ByteSource, name: str, ranges: Iterable[tuple[int, int]]) -
     chosen = fragments(source.chunks(name), ranges)
     for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
         yield from _parts(name, number, line, [1], is_hit=False)
+
+
+def _parts(name: str, number: int, line: Iterable[Fragment], columns: Sequence[int], *, is_hit: bool) -> Iterator[Line]:
+    """Yield 1,000 characters of a line from each of *columns* on."""
+    texts, chars = windows(line, columns, MAX_LINE_CHARS)
+    for column, text in zip(columns, texts, strict=True):
+        rest = max(chars - (column - 1) - len(text), 0)
+        yield Line(name, number, column, text, rest, is_abridged=rest > 0, is_hit=is_hit)
 
 
 def lines_from(
@@ -159,7 +157,7 @@ def lines_around(
         for number, in_line in itertools.groupby(hits, key=lambda hit: hit.number)
     }
     offsets = {hit.number: hit.offset for hit in hits}
-    for run in _runs(_groups(columns, context, first, last), offsets):
+    for run in _runs(columns, offsets, context, first, last):
         begin, first_hit, _ = run[0]
         start = lines_before(source, name, LineStart(first_hit, offsets[first_hit]), first_hit - begin)
         ranges = [(begin, end) for begin, _, end in run]
@@ -168,17 +166,41 @@ def lines_around(
             yield from _parts(name, number, line, columns.get(number, [1]), is_hit=number in columns)
 
 
+def _runs(
+    numbers: Iterable[int], offsets: Mapping[int, int], context: int, first: int, last: int
+) -> Iterator[list[tuple[int, int, int]]]:
+    """Merge the context of hits in lines *numbers* to groups: first line, first hit and last line.
+
+    Groups that are near each other come together: reading on costs less than opening the file again.
+    """
+    run: list[tuple[int, int, int]] = []
+    for number in numbers:
+        begin, end = max(number - context, first), min(number + context, last)
+        if run and begin <= run[-1][2] + 1:
+            run[-1] = run[-1][0], run[-1][1], end
+            continue
+        if run and offsets[number] - offsets[run[-1][1]] > _NEAR_BYTES:
+            yield run
+            run = []
+        run.append((begin, number, end))
+    if run:
+        yield run
+
+
+def _chunks_from(source: ByteSource, name: str, offset: int) -> Iterator[bytes]:
+    """Yield the content of a file from *offset* on, in pieces that grow up to a megabyte."""
+    size_bytes = _AROUND_BYTES
+    while chunk := source.read(name, offset, size_bytes):
+        offset += len(chunk)
+        size_bytes = min(2 * size_bytes, _CHUNK_BYTES)
+        yield chunk
+
+
 def blocks_from_end(source: ByteSource, name: str, hits: Sequence[LineHit], context: int) -> Iterator[Sequence[Line]]:
-    """Yield the lines of `lines_around` in blocks, the last block first; the lines of a block are in order.
+    """Yield the lines of `lines_around` in blocks, the last block first; *hits* come the last one first, too.
 
-    A block has one line that matches, and its context. Lines between two such lines belong to the later one. If a long
-    line has several parts, the last one comes first.
-
-    Args:
-        source: Where the file is.
-        name: The file.
-        hits: The last one first.
-        context: How many lines to yield before and after each hit.
+    A block has one line that matches, and its context; its lines are in order. Lines between two such lines belong to
+    the later one. If a long line has several parts, the last one comes first.
     """
     end, begin = 0, sys.maxsize
     while end < len(hits):
@@ -194,9 +216,7 @@ def blocks_from_end(source: ByteSource, name: str, hits: Sequence[LineHit], cont
 
 def _blocks_from_end(lines: Sequence[Line], context: int) -> Iterator[Sequence[Line]]:
     numbers = [line.number for line in lines]
-    matching = [
-        number for number, in_line in itertools.groupby(lines, key=_number) if any(line.is_hit for line in in_line)
-    ]
+    matching = list(dict.fromkeys(line.number for line in lines if line.is_hit))
     stop = len(lines)
     for before, number in reversed(list(itertools.pairwise([0, *matching]))):
         start = bisect_left(numbers, max(number - context, before + 1))
@@ -222,51 +242,3 @@ def lines_before(source: ByteSource, name: str, line: LineStart, count: int) -> 
                 return LineStart(line.number - count, begin + at + 1)
         position = begin
     return FIRST_LINE
-
-
-def _number(line: Line) -> int:
-    return line.number
-
-
-def _parts(name: str, number: int, line: Iterable[Fragment], columns: Sequence[int], *, is_hit: bool) -> Iterator[Line]:
-    """Yield 1,000 characters of a line from each of *columns* on."""
-    texts, chars = windows(line, columns, MAX_LINE_CHARS)
-    for column, text in zip(columns, texts, strict=True):
-        rest = max(chars - (column - 1) - len(text), 0)
-        yield Line(name, number, column, text, rest, is_abridged=rest > 0, is_hit=is_hit)
-
-
-def _groups(numbers: Iterable[int], context: int, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Merge the context of hits in lines *numbers*; yield first line, first hit and last line of each group."""
-    group: tuple[int, int, int] | None = None
-    for number in numbers:
-        begin, end = max(number - context, first), min(number + context, last)
-        if group is not None and begin <= group[2] + 1:
-            group = group[0], group[1], end
-            continue
-        if group is not None:
-            yield group
-        group = begin, number, end
-    if group is not None:
-        yield group
-
-
-def _runs(groups: Iterable[tuple[int, int, int]], offsets: Mapping[int, int]) -> Iterator[list[tuple[int, int, int]]]:
-    """Join groups that are near each other: reading on costs less than opening the file again."""
-    run: list[tuple[int, int, int]] = []
-    for group in groups:
-        if run and offsets[group[1]] - offsets[run[-1][1]] > _NEAR_BYTES:
-            yield run
-            run = []
-        run.append(group)
-    if run:
-        yield run
-
-
-def _chunks_from(source: ByteSource, name: str, offset: int) -> Iterator[bytes]:
-    """Yield the content of a file from *offset* on, in pieces that grow up to a megabyte."""
-    size_bytes = _AROUND_BYTES
-    while chunk := source.read(name, offset, size_bytes):
-        offset += len(chunk)
-        size_bytes = min(2 * size_bytes, _CHUNK_BYTES)
-        yield chunk

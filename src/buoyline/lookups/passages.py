@@ -7,7 +7,6 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 # Chunks are long enough to mean something and short enough to be shown whole. They end before a heading (those of the
@@ -48,13 +47,8 @@ class Chunk(NamedTuple):
 def chunks_of(content: Iterable[bytes], number: int = 1, column: int = 1, offset: int = 0) -> Iterator[Chunk]:
     """Yield all chunks of a file that have a visible character.
 
-    They do not depend on the pieces of *content*, only a few of which are held.
-
-    Args:
-        content: The file, from the beginning of one of its chunks on.
-        number: Line of that beginning.
-        column: Column of that beginning.
-        offset: Byte of that beginning.
+    They do not depend on the pieces of *content*, only a few of which are held. *content* begins with a chunk, at
+    *number*, *column* and *offset* of the file.
     """
     for text in _texts(content):
         if text.strip():
@@ -71,17 +65,14 @@ def size_bytes_of(text: str) -> int:
 
 
 def _texts(content: Iterable[bytes]) -> Iterator[str]:
-    held = ""
-    for text in _decoded(content):
-        held += text
-        position = 0
+    held, position = "", 0
+    for text in codecs.iterdecode(content, "utf-8", "replace"):
+        held, position = held[position:] + text, 0
         # One character after the chunk must be known, so that each chunk is cut by the same rule.
         while len(held) - position > MAX_CHUNK_CHARS + 1:
             end = _end(held, position)
             yield held[position:end]
             position = end
-        held = held[position:]
-    position = 0
     while position < len(held):
         end = _end(held, position)
         yield held[position:end]
@@ -100,13 +91,6 @@ def _end(text: str, start: int) -> int:
         return len(text)
     line = text.rfind("\n", start, most) + 1
     return line or text.rfind(" ", most - _BREAK_WITHIN_CHARS, most) + 1 or most
-
-
-def _decoded(content: Iterable[bytes]) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    for piece in content:
-        yield decoder.decode(piece)
-    yield decoder.decode(b"", final=True)
 
 
 # The words of a query in any script. Nothing depends on a language: there is no stemmer and no list of stop words,
@@ -157,8 +141,11 @@ class Words:
     def __init__(self, query: str) -> None:
         """Take the words of *query*, if there are any."""
         text = folded(query)
+        quoted = (" ".join("".join(groups).split()) for groups in _QUOTED.findall(text))
+        several = (phrase for phrase in quoted if len(_WORD.findall(phrase)) > 1)
+        phrases = list(dict.fromkeys([*several, *_COMPOUND.findall(text)]))[:MAX_PHRASES]
         single, unspaced = _singles(text)
-        self.texts = tuple(dict.fromkeys([*_phrases(text), *single, *unspaced]))[:MAX_WORDS]
+        self.texts = tuple(dict.fromkeys([*phrases, *single, *unspaced]))[:MAX_WORDS]
         places = {word: place for place, word in enumerate(self.texts)}
         self._forms = _Forms({word: places[word] for word in single if word in places})
         self._pairs = [(word, places[word]) for word in unspaced if word in places]
@@ -166,7 +153,13 @@ class Words:
             **{places[word]: (_stem(word), _stem(word) != word) for word in single if word in places},
             **{place: (word, len(word) == 1) for word, place in self._pairs},
         }
-        self._phrases = [(word, places[word], _whole_word(word)) for word in _phrases(text)]
+        # A pattern that begins with the phrase is found at once; one that begins with an assertion is tried at each
+        # place.
+        literals = ((phrase, re.escape(phrase)) for phrase in phrases)
+        self._phrases = [
+            (phrase, places[phrase], re.compile(rf"{literal}(?<![^\W_]{literal})(?![^\W_])"))
+            for phrase, literal in literals
+        ]
 
     def __len__(self) -> int:
         """Return the number of words."""
@@ -181,13 +174,12 @@ class Words:
             for meant in map(self._forms.__getitem__, _split(text)):
                 for place, weight in meant:
                     counts[place] = counts.get(place, 0) + weight
-        counts.update((place, len(found)) for place, found in self._found_phrases(text) if found)
+        for phrase, place, pattern in self._phrases:
+            if phrase in text and (found := pattern.findall(text)):
+                counts[place] = len(found)
         if not text.isascii():
             counts.update((place, text.count(pair)) for pair, place in self._pairs if pair in text)
         return counts
-
-    def _found_phrases(self, text: str) -> Iterator[tuple[int, list[str]]]:
-        return ((place, pattern.findall(text)) for phrase, place, pattern in self._phrases if phrase in text)
 
 
 def terms_of(text: str) -> str:
@@ -218,17 +210,18 @@ class _Forms(dict[str, tuple[tuple[int, float], ...]]):
         self._sizes = sorted({len(stem) for stem in self.stems})
 
     def __missing__(self, found: str) -> tuple[tuple[int, float], ...]:
-        stems = [stem for size in self._sizes if size <= len(found) and (stem := found[:size]) in self.stems]
-        meant = [word for stem in stems for word in self.stems[stem] if _is_form(found, word)]
+        meant: list[tuple[int, float]] = []
+        for size in self._sizes:
+            stem = found[:size]
+            for word in self.stems.get(stem, ()) if size <= len(found) else ():
+                if found == word:
+                    meant.append((self._words[word], 1))
+                elif stem != word and len(found) <= len(word) + _MAX_ADDED:
+                    meant.append((self._words[word], VARIANT_WEIGHT))
         if len(self) >= _MAX_REMEMBERED:
             self.clear()
-        self[found] = tuple((self._words[word], 1 if word == found else VARIANT_WEIGHT) for word in meant)
+        self[found] = tuple(meant)
         return self[found]
-
-
-def _is_form(found: str, word: str) -> bool:
-    stem = _stem(word)
-    return found == word or (stem != word and len(found) <= len(word) + _MAX_ADDED)
 
 
 def _stem(word: str) -> str:
@@ -247,18 +240,6 @@ def _singles(text: str) -> tuple[list[str], list[str]]:
     """Return the words of *text*, and all pairs of characters of scripts without blanks."""
     pairs = [run[at : at + 2] for run in _UNSPACED_RUN.findall(text) for at in range(max(len(run) - 1, 1))]
     return _WORD.findall(_UNSPACED_RUN.sub(" ", text)), pairs
-
-
-def _phrases(text: str) -> list[str]:
-    quoted = (" ".join("".join(groups).split()) for groups in _QUOTED.findall(text))
-    several = (phrase for phrase in quoted if len(_WORD.findall(phrase)) > 1)
-    return list(dict.fromkeys([*several, *_COMPOUND.findall(text)]))[:MAX_PHRASES]
-
-
-def _whole_word(phrase: str) -> re.Pattern[str]:
-    # A pattern that begins with the phrase is found at once; one that begins with an assertion is tried at each place.
-    literal = re.escape(phrase)
-    return re.compile(rf"{literal}(?<![^\W_]{literal})(?![^\W_])")
 
 
 # BM25 in Lucene's form, in one pass: the weight of a word is known at the end, so candidates are kept with their
@@ -295,7 +276,6 @@ class Candidate(NamedTuple):
     counts: Mapping[int, float]
 
 
-@dataclass(slots=True)
 class Ranking:
     """Ranks passages as they come.
 
@@ -306,19 +286,12 @@ class Ranking:
         holding: How many of them hold each word, by the word's position.
     """
 
-    words: Words
-    total: int
-    passages: int
-    _chars: int
-    holding: list[int]
-    _candidates: list[Candidate]
-
     def __init__(self, words: Words) -> None:
         """Rank by *words*."""
         self.words = words
         self.total = self.passages = self._chars = 0
         self.holding = [0] * len(words)
-        self._candidates = []
+        self._candidates: list[Candidate] = []
 
     def add(self, path: str, chunk: Chunk) -> None:
         """Add a passage."""
@@ -328,13 +301,9 @@ class Ranking:
             self.add_read(path, chunk, counts)
 
     def add_unread(self, passages: int, chars: int, holding: int, holding_words: Mapping[int, int]) -> None:
-        """Add passages that are not ranked, and those that `add_read` adds next.
+        """Add *passages* with *chars* characters in all: those that `add_read` adds next, and some that are not ranked.
 
-        Args:
-            passages: How many.
-            chars: Of all of them.
-            holding: How many of those that are not ranked hold a word.
-            holding_words: How many of these hold each word, by the word's position.
+        Of the latter, *holding* hold a word; *holding_words* has how many hold each word, by the word's position.
         """
         self.passages += passages
         self._chars += chars

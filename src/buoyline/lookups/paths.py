@@ -21,8 +21,15 @@ from typing import NamedTuple
 from buoyline.errors import ConfigError, InvalidNameError, NotFoundError, StorageError
 from buoyline.lookups.answer import shown_path
 from buoyline.lookups.lines import count_lines
-from buoyline.lookups.sections import Texts, count_summaries, is_section, is_section_name, records_of, section_of
-from buoyline.lookups.sources import Unread, noting_unread
+from buoyline.lookups.sources import (
+    Texts,
+    Unread,
+    count_summaries,
+    is_section,
+    is_section_name,
+    noting_unread,
+    records_of,
+)
 from buoyline.workspace import Files, ReadableWorkspace, Status, layout
 
 LEAST_BEGINNING_CHARS = 4
@@ -30,6 +37,9 @@ LEAST_BEGINNING_CHARS = 4
 
 MAX_NEAR = 3
 """How many names an error suggests; a session may have thousands of results."""
+
+PLACE = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
+"""A file, a line and a column."""
 
 _RESULT_PREFIX = "tool_result-"
 _MAX_COMPARED = 5_000
@@ -65,16 +75,11 @@ def directories_of(workspace: ReadableWorkspace, session: str | None) -> list[st
 
 
 def files_named(workspace: ReadableWorkspace, name: str, session: str | None) -> list[str]:
-    """Return the files that *name* may mean, relative to the workdir.
+    """Return the files that *name*, without ``:120-135``, may mean, relative to the workdir.
 
     These are the files and sections of that name; else the results of the call with that id; else those of calls whose
     id begins with it. ``tool_result-<id>.txt`` also counts as an id. A result with a view is represented by the view,
-    whose lines stubs and citations count.
-
-    Args:
-        workspace: Where to look.
-        name: A name or id without ``:120-135``.
-        session: The only session to look in; None for all.
+    whose lines stubs and citations count. Only *session* is looked in, unless it is None.
     """
     listed = {directory: workspace.files.names(directory) for directory in directories_of(workspace, session)}
     same = [f"{directory}/{name}" for directory, names in listed.items() if name in names and name[0] != "."]
@@ -90,7 +95,20 @@ def files_named(workspace: ReadableWorkspace, name: str, session: str | None) ->
     ]
     exact = [file for call_id, file in calls if call_id in ids]
     beginnings = tuple(each for each in ids if len(each) >= LEAST_BEGINNING_CHARS)
-    return [_readable(workspace, file) for file in exact or (f for call, f in calls if call.startswith(beginnings))]
+    found = exact or [file for call_id, file in calls if call_id.startswith(beginnings)]
+    views = {file: layout.view_name(file) for file in found}
+    return [file if workspace.files.size(views[file]) is None else views[file] for file in found]
+
+
+def _results_in(workspace: ReadableWorkspace, directory: str, names: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield id and file of each tool result in *directory*: by the journal, else by the file's name."""
+    records = records_of(workspace, directory)
+    for file in filter(layout.is_result_name, names):
+        record = records.get(file)
+        if record is None:
+            yield file.removeprefix(_RESULT_PREFIX).removesuffix(".txt").partition("~")[0], file
+        else:
+            yield str(record.get("call_id", "")), file
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
@@ -115,22 +133,6 @@ def names_in(workspace: ReadableWorkspace, session: str | None) -> Iterator[str]
 def shortened(name: str) -> str:
     """Return at most 200 characters of *name*, for an error."""
     return name if len(name) <= _MAX_COMPARED_CHARS else f"{name[:_MAX_COMPARED_CHARS]}..."
-
-
-def _results_in(workspace: ReadableWorkspace, directory: str, names: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield id and file of each tool result in *directory*: by the journal, else by the file's name."""
-    records = records_of(workspace, directory)
-    for file in filter(layout.is_result_name, names):
-        record = records.get(file)
-        if record is None:
-            yield file.removeprefix(_RESULT_PREFIX).removesuffix(".txt").partition("~")[0], file
-        else:
-            yield str(record.get("call_id", "")), file
-
-
-def _readable(workspace: ReadableWorkspace, file: str) -> str:
-    view = layout.view_name(file)
-    return file if workspace.files.size(view) is None else view
 
 
 _LINES = re.compile(r"[0-9]{1,15}(?:-[0-9]{1,15})?(?:,[0-9]{1,15}(?:-[0-9]{1,15})?){0,99}")
@@ -179,15 +181,11 @@ def resolve_path(
 ) -> FileLines:
     """Find the file or directory, and the lines, that *path* means.
 
-    Args:
-        workspace: Where to look.
-        path: Absolute below the workdir, or relative to it, or a ``workspace:///data/`` reference. Else the plain name
-            of a file, a section such as ``summary 3`` or ``summaries.jsonl:3``, the id of a call or the unique
-            beginning of an id. ``:120``, ``:120-135`` or ``:120-135,141`` after it cites these lines, ``:-60`` the last
-            60, and ``:-60--20`` these without the last 19. The brackets of a citation may be there.
-        session: The session whose directory is tried first for a relative path, as citations in summaries need it, and
-            the only one whose names and ids count.
-        confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
+    *path* is absolute below the workdir, or relative to the directory of *session* or to the workdir, or a
+    ``workspace:///data/`` reference. Else it is the plain name of a file, a section such as ``summary 3`` or
+    ``summaries.jsonl:3``, the id of a call or the unique beginning of an id; with *session* only its names and ids
+    count. ``:120``, ``:120-135`` or ``:120-135,141`` after it cites these lines, ``:-60`` the last 60, and ``:-60--20``
+    these without the last 19. The brackets of a citation may be there.
 
     Raises:
         ConfigError: *path* cites something that cannot be lines.
@@ -300,7 +298,7 @@ def _cited(workspace: ReadableWorkspace, name: str, lines: str) -> FileLines:
     """
     from_end = _FROM_END.fullmatch(lines)
     if from_end is not None:
-        found = _from_end(Texts(workspace), name, int(from_end[1]), int(from_end[2] or 1))
+        found = _from_end(workspace, name, int(from_end[1]), int(from_end[2] or 1))
     elif _LINES.fullmatch(lines):
         spans = sorted((int(first), int(last or first)) for first, last in _SPAN.findall(lines))
         ranges = tuple(spans) if len(spans) > 1 else ()
@@ -308,15 +306,16 @@ def _cited(workspace: ReadableWorkspace, name: str, lines: str) -> FileLines:
     else:
         raise ConfigError("path", f"{lines!r} cannot be lines; give 120, 120-135, 120-135,141, or -60 for the last 60")
     directory, _, file = name.rpartition("/")
-    section = f"{directory}/{section_of(found.first)}"
+    section = f"{directory}/summary {found.first}"
     is_summary = file == layout.SUMMARIES_FILE and found.first == found.last and is_section(workspace, section)
     return FileLines(section) if is_summary else found
 
 
-def _from_end(texts: Texts, name: str, first: int, last: int) -> FileLines:
+def _from_end(workspace: ReadableWorkspace, name: str, first: int, last: int) -> FileLines:
     """Return the lines from the *first* to the *last* one of file *name*, both counted from its end."""
     if not first >= last >= 1:
         raise ConfigError("path", f"-{first}--{last} cannot be lines; -60--20 are the last 60 without the last 19")
+    texts = Texts(workspace)
     if texts.size(name) is None:  # a directory
         return FileLines(name)
     total = count_lines(texts.chunks(name))
@@ -361,7 +360,11 @@ def _relative(workspace: ReadableWorkspace, path: str) -> tuple[str, bool]:
     blob = layout.blob_behind(path)
     if blob is not None:
         return blob, True
-    if not path or "\0" in path or not _is_encodable(path):
+    try:
+        is_spelled = bool(path) and "\0" not in path and bool(os.fsencode(path))
+    except UnicodeEncodeError:
+        is_spelled = False
+    if not is_spelled:
         raise InvalidNameError(path, "a path must not be empty, or hold NUL or lone surrogates")
     parts = PurePosixPath(path)
     has_root = parts.is_absolute() or "://" in path
@@ -409,12 +412,4 @@ def _is_there(workspace: ReadableWorkspace, name: str) -> bool:
         raise StorageError(errno.EINVAL, "is a link, a pipe or a device; only regular files are read", files.path(name))
     if not is_own(workspace, name):
         raise StorageError(errno.EMLINK, "has another name (a hard link); put a copy in its place", files.path(name))
-    return True
-
-
-def _is_encodable(path: str) -> bool:
-    try:
-        os.fsencode(path)
-    except UnicodeEncodeError:
-        return False
     return True

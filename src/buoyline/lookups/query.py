@@ -14,8 +14,7 @@ from buoyline.lookups.answer import Answer, AnswerBudget, Counter, Spelling, as_
 from buoyline.lookups.lines import count_lines, lines_from
 from buoyline.lookups.paths import resolve_file
 from buoyline.lookups.read import LinePage
-from buoyline.lookups.sections import Texts
-from buoyline.lookups.sources import InMemoryContent, require_workspace
+from buoyline.lookups.sources import InMemoryContent, Texts, require_workspace
 from buoyline.workspace import ReadableWorkspace, layout
 
 MAX_DOCUMENT_BYTES = 64 << 20
@@ -57,25 +56,16 @@ def query(
     SQL can also read any text by lines: table ``lines`` has ``path``, ``n`` and ``text`` of all files. The operator
     ``text REGEXP 'pattern'`` and ``regexp_extract(text, 'pattern', group)`` take RE2 syntax.
 
-    The view of a tool result stands for the result itself. A process of its own evaluates the expression, without the
-    interpreter lock. Blocking.
+    *expression* is JMESPath such as ``items[?state=='failed'].{id: id, error: error}`` or ``length(rows)``; of several
+    files it sees an object with keys ``t1``, ``t2`` and so on, in the order of *path*. Or it is a reading statement of
+    SQLite's SQL: each file is a table of that name, with nested values as JSON for ``json_extract`` and ``json_each``.
+    Each list of a document that is an object is a table as well, such as ``t1_items``. A name in double quotes is a
+    column or an error, never text. A process of its own evaluates it, without the interpreter lock.
 
-    Args:
-        workspace: Where the file is.
-        path: Absolute below the workdir, or relative to it; or up to 20 of these.
-        expression: JMESPath such as ``items[?state=='failed'].{id: id, error: error}`` or ``length(rows)``; of several
-            files it sees an object with keys ``t1``, ``t2`` and so on, in the order of *path*. Or a reading statement
-            of SQLite's SQL: each file is a table of that name, with nested values as JSON for ``json_extract`` and
-            ``json_each``. Each list of a document that is an object is a table as well, such as ``t1_items``. A name in
-            double quotes is a column or an error, never text.
-        start: First line of the result to show, 1-based.
-        column: Character of line *start* to begin with, 1-based.
-        session: The session whose directory is tried first for a relative *path*.
-        confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
-        timeout_s: Processor time for *expression*, in whole seconds; the call may take 25 s longer by the clock.
-        max_tokens: For the whole text of the answer.
-        counter: Counts tokens; None for the default counter.
-        spelling: Says in the answer how to go on.
+    *path* is a file, or up to 20 files. The view of a tool result stands for the result itself. The result is shown
+    from line *start* on, and that line from character *column* on, both from 1. *timeout_s* is processor time for
+    *expression*, in whole seconds; the call may take 25 s longer by the clock. For the other arguments see
+    `buoyline.lookups`.
 
     Returns:
         The result with line numbers of its own: indented JSON for JMESPath; column names and rows for SQL, a JSON
@@ -107,7 +97,10 @@ def query(
     name = names[0]
     result = InMemoryContent(_evaluated(workspace, names, expression, timeout_s))
     total = count_lines(result.chunks(name))
-    page = LinePage(_about(expression, names), start, total, total, spelling)
+    shown_expression = shown_path(expression[:_SHOWN_EXPRESSION_CHARS])
+    dots = "..." if len(expression) > _SHOWN_EXPRESSION_CHARS else ""
+    files = name if len(names) == 1 else f"{name} and {len(names) - 1} more"
+    page = LinePage(f"{shown_expression}{dots} in {shown_path(files)}", start, total, total, spelling)
     budget = AnswerBudget(max_tokens, counter)
     shown = budget.fill(lines_from(result, name, [(start, total)], column, budget.max_line_chars), page)
     following = page.following(shown)
@@ -122,10 +115,9 @@ def query(
 
 
 def _original(workspace: ReadableWorkspace, name: str) -> str:
+    """Return the result of which *name* is the view; *name* if it is no view, or the result is gone."""
     directory, _, file = name.rpartition("/")
-    if not layout.is_view_name(file):
-        return name
-    original = f"{directory}/{layout.result_behind(file)}"
+    original = f"{directory}/{layout.result_behind(file)}" if layout.is_view_name(file) else name
     return original if workspace.files.size(original) is not None else name
 
 
@@ -181,9 +173,3 @@ def _home_of(package: str) -> str:
         return ""
     above = Path(spec.origin).parent
     return str(above.parent if spec.submodule_search_locations else above)
-
-
-def _about(expression: str, names: Sequence[str]) -> str:
-    shown = expression[:_SHOWN_EXPRESSION_CHARS]
-    files = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-    return f"{shown_path(shown)}{'...' if shown != expression else ''} in {shown_path(files)}"

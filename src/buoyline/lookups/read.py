@@ -9,11 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from buoyline.errors import ConfigError
-from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerBudget, Counter, Line, Spelling, as_arguments, shown_path
+from buoyline.lookups.answer import (
+    DATA_LABEL,
+    Answer,
+    AnswerBudget,
+    Counter,
+    Line,
+    Spelling,
+    as_arguments,
+    cut_row,
+    shown_path,
+)
 from buoyline.lookups.lines import count_lines, fragments, lines_from, lines_of, windows
 from buoyline.lookups.paths import resolve_file
-from buoyline.lookups.sections import Texts
-from buoyline.lookups.sources import ByteSource, require_workspace
+from buoyline.lookups.sources import Texts, require_workspace
 from buoyline.offloader.dimensions import dimensions
 from buoyline.previews.source import MAX_LINE_CHARS
 from buoyline.workspace import ReadableWorkspace, layout
@@ -50,7 +59,12 @@ def description_of(texts: Texts, name: str) -> str | None:
     is_payload = layout.digest_in(name) is not None
     if begins_as_text(head) or (not is_payload and name.endswith(_TEXT_SUFFIXES)):
         return None
-    kind = _kind(head)
+    if head.startswith(b"RIFF"):
+        kind = _CONTAINERS.get(head[8:12])
+    elif head[4:8] == b"ftyp":
+        kind = "MP4 video or HEIF image"
+    else:
+        kind = next((kind for beginning, kind in _BEGINNINGS if head.startswith(beginning)), None)
     if kind is None and not is_payload:
         return None
     sides = dimensions(head)
@@ -66,14 +80,6 @@ def begins_as_text(head: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return b"\0" not in head
-
-
-def _kind(head: bytes) -> str | None:
-    if head.startswith(b"RIFF"):
-        return _CONTAINERS.get(head[8:12])
-    if head[4:8] == b"ftyp":
-        return "MP4 video or HEIF image"
-    return next((kind for beginning, kind in _BEGINNINGS if head.startswith(beginning)), None)
 
 
 MAX_WHOLE_CHARS = 20_000_000
@@ -97,22 +103,14 @@ def read(
     """Read lines of a file in the workspace.
 
     A line over 1,000 characters is cut there, with the column to go on from, so that one long line does not hide those
-    after it. A single line, or the first one if *column* is given, is shown as far as the budget allows. Blocking; the
-    time grows with the size of the file, the memory does not.
+    after it. A single line, or the first one if *column* is given, is shown as far as the budget allows. The time grows
+    with the size of the file, the memory does not.
 
-    Args:
-        workspace: Where the file is.
-        path: Absolute below the workdir, or relative to it. A citation such as ``transcript.md:120-135`` reads its
-            lines only, and ``transcript.md:-60`` the last 60.
-        start: First line, 1-based; ``-60`` begins with the 60th line from the end.
-        end: Last line, inclusive; None for the end of the file.
-        column: Character of line *start* to begin with, 1-based.
-        whole: Show every line in full and ignore *max_tokens*, up to 20 million characters.
-        session: The session whose directory is tried first for a relative *path*.
-        confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
-        max_tokens: For the whole text of the answer.
-        counter: Counts tokens; None for the default counter.
-        spelling: Says in the answer how to go on.
+    *path* is absolute below the workdir, or relative to it; a citation such as ``transcript.md:120-135`` means its
+    lines only, and ``transcript.md:-60`` the last 60. *start* and *end* count from 1 and are included; ``-60`` begins
+    with the 60th line from the end, and None is the end of the file. *column* is the character of line *start* to begin
+    with, from 1. *whole* shows every line in full and ignores *max_tokens*, up to 20 million characters. For the other
+    arguments see `buoyline.lookups`.
 
     Returns:
         At least one line, or a part of one, unless the file ends before *start*. Invalid UTF-8 becomes U+FFFD; control
@@ -179,14 +177,14 @@ def _last_lines(ranges: Sequence[tuple[int, int]], count: int) -> Sequence[tuple
     return kept[::-1]
 
 
-def _whole_lines(source: ByteSource, name: str, ranges: Sequence[tuple[int, int]], column: int) -> Iterator[Line]:
+def _whole_lines(texts: Texts, name: str, ranges: Sequence[tuple[int, int]], column: int) -> Iterator[Line]:
     """Yield the lines in *ranges* in full, the first one from *column* on.
 
     Raises:
         ConfigError: They have more than 20 million characters.
     """
     left = MAX_WHOLE_CHARS
-    chosen = fragments(source.chunks(name), ranges)
+    chosen = fragments(texts.chunks(name), ranges)
     for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
         begin = column if number == ranges[0][0] else 1
         (content,), chars = windows(line, (begin,), left)
@@ -209,7 +207,7 @@ class LinePage:
     def frame(self) -> str:
         """Return heading and footer at their longest."""
         longest = Line("", self.last, MAX_LINE_CHARS, "", rest=1)
-        return self._heading([longest]) + self._footer([longest])
+        return self._framed([longest], "")
 
     def row(self, line: Line) -> str:
         """Return a line with its number, and how to see its rest if the answer goes on elsewhere."""
@@ -221,7 +219,7 @@ class LinePage:
 
     def text(self, lines: Sequence[Line]) -> str:
         """Return the whole answer."""
-        return self._heading(lines) + "".join(map(self.row, lines)) + self._footer(lines)
+        return self._framed(lines, "".join(map(self.row, lines)))
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
         """Return where to go on after *lines*; empty at the end."""
@@ -232,15 +230,15 @@ class LinePage:
             return {"start": newest.number, "column": newest.end_column}
         return {"start": newest.number + 1} if newest.number < self.last else {}
 
-    def _heading(self, lines: Sequence[Line]) -> str:
+    def _framed(self, lines: Sequence[Line], rows: str) -> str:
         if not lines:
             plural = "" if self.total == 1 else "s"
             return f"[{self.about} has {self.total:,} line{plural}; there is no line {self.first:,}.]\n"
-        return f"[{self.about}, lines {lines[0].number}-{lines[-1].number} of {self.total}. {DATA_LABEL}]\n"
+        heading = f"[{self.about}, lines {lines[0].number}-{lines[-1].number} of {self.total}. {DATA_LABEL}]\n"
+        return heading + rows + self._footer(self.following(lines))
 
-    def _footer(self, lines: Sequence[Line]) -> str:
-        following = self.following(lines)
-        return f"[Cut here. To go on, {self.spelling(following)}]\n" if following else ""
+    def _footer(self, following: dict[str, Any]) -> str:
+        return cut_row(following, self.spelling)
 
 
 class LastLinesPage(LinePage):
@@ -254,17 +252,12 @@ class LastLinesPage(LinePage):
 
     def text(self, lines: Sequence[Line]) -> str:
         """Return the whole answer, with *lines* in the order of the file."""
-        return super().text(sorted(lines, key=_number))
+        return super().text(sorted(lines, key=lambda line: line.number))
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
         """Return where to go on before *lines*; empty at the first one."""
-        oldest = min(lines, key=_number)
-        return {"end": oldest.number - 1} if oldest.number > self.first else {}
+        oldest = min(line.number for line in lines)
+        return {"end": oldest - 1} if oldest > self.first else {}
 
-    def _footer(self, lines: Sequence[Line]) -> str:
-        following = self.following(lines)
+    def _footer(self, following: dict[str, Any]) -> str:
         return f"[The lines before are cut. To go on, {self.spelling(following)}]\n" if following else ""
-
-
-def _number(line: Line) -> int:
-    return line.number

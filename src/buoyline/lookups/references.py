@@ -4,17 +4,25 @@ References come from models, so every form that a stub, a citation or an answer 
 offloaded content: not to the agent's own files, the journal, or a session that is not allowed.
 """
 
-import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, TypeAlias
 
 from buoyline.errors import CorruptError, InvalidNameError, NotFoundError, StorageError
 from buoyline.lookups.answer import Answer, Line, shown_path
-from buoyline.lookups.paths import MAX_NEAR, FileLines, directory_of, names_in, near, resolve_file, shortened
+from buoyline.lookups.paths import (
+    MAX_NEAR,
+    PLACE,
+    FileLines,
+    directory_of,
+    names_in,
+    near,
+    resolve_file,
+    shortened,
+)
 from buoyline.lookups.read import begins_as_text
-from buoyline.lookups.sections import records_of
+from buoyline.lookups.sources import records_of
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.model import join_texts
 from buoyline.workspace import MemoryWorkspace, ReadableWorkspace, layout
@@ -22,7 +30,6 @@ from buoyline.workspace.blobs import payload_behind
 
 _KIND = "offloaded content"
 _EVICTED = "it was in memory, and evicted since nobody used it for too many turns; run the tool again"
-_PLACE = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
 _MESSAGE_FILES = frozenset({layout.TRANSCRIPT_FILE, layout.CONTEXT_FILE})
 _OTHER_FILES = frozenset(
     {layout.SESSION_FILE, layout.JOURNAL_FILE, layout.SUMMARIES_FILE, layout.WINDOW_FILE, layout.TORN}
@@ -61,17 +68,14 @@ class Target:
 
 
 def resolve_reference(workspace: ReadableWorkspace, reference: str, session: str | None = None) -> Target:
-    """Find the content that *reference* means.
+    """Find the content that *reference* means, and that *session* may retrieve; None for all.
 
-    Args:
-        workspace: Where to look.
-        reference: The path of a tool result or its view, of a transcript or archive, or of a file under ``data/``:
-            absolute, relative to the workdir, or with *session* relative to the session; its plain name; a
-            ``workspace:///data/`` reference; the id of a call or its unique beginning. ``:120-135`` or ``:120-135,141``
-            after it narrows it to these lines; ``:120:1001`` begins at a column, in exactly the file named. The
-            brackets of a citation may be there.
-        session: The only session whose content may be retrieved; None for all. Files under ``data/`` belong to no
-            session: an agent that knows the hash has seen the reference.
+    *reference* is the path of a tool result or its view, of a transcript or archive, or of a file under ``data/``:
+    absolute, relative to the workdir, or with *session* relative to the session; its plain name; a
+    ``workspace:///data/`` reference; the id of a call or its unique beginning. ``:120-135`` or ``:120-135,141`` after
+    it narrows it to these lines; ``:120:1001`` begins at a column, in exactly the file named. The brackets of a
+    citation may be there. Files under ``data/`` belong to no session: an agent that knows the hash has seen the
+    reference.
 
     Raises:
         InvalidNameError: *reference* leads out of the workspace or is not text.
@@ -95,44 +99,37 @@ def resolve_reference(workspace: ReadableWorkspace, reference: str, session: str
 
 
 def _by_path(workspace: ReadableWorkspace, reference: str, session: str | None) -> Target:
-    place = _PLACE.fullmatch(reference)
+    confined = session is not None
+    place = PLACE.fullmatch(reference)
     if place is not None:
         try:
-            resolved = resolve_file(workspace, place[1], session, confined=session is not None)
+            name = resolve_file(workspace, place[1], session, confined=confined).name
         except NotFoundError:
-            place = None
+            pass
         else:
-            _require_offloaded(workspace, resolved.name, session)
-            first, column = max(int(place[2]), 1), max(int(place[3]), 1)
-            return Target(resolved.name, resolved.name, first=first, column=column, is_narrowed=True)
-    resolved = resolve_file(workspace, reference, session, confined=session is not None)
+            _require_offloaded(workspace, name, session)
+            return Target(name, name, first=max(int(place[2]), 1), column=max(int(place[3]), 1), is_narrowed=True)
+    resolved = resolve_file(workspace, reference, session, confined=confined)
     _require_offloaded(workspace, resolved.name, session)
-    found = _file(workspace, resolved.name)
+    found = _with_view(workspace, resolved.name)
     if (resolved.first, resolved.last) == (1, sys.maxsize):
         return found
     return replace(found, first=resolved.first, last=resolved.last, is_narrowed=True, cited=resolved.ranges)
 
 
-def _file(workspace: ReadableWorkspace, name: str) -> Target:
+def _with_view(workspace: ReadableWorkspace, name: str) -> Target:
+    """Return the content of the file *name*, with the view and the recorded parts if it is a result or a view."""
     directory, _, file = name.rpartition("/")
     if layout.is_view_name(file):
-        result = f"{directory}/{layout.result_behind(file)}"
-        # A view can be read without its result.
-        return Target(name, name) if workspace.files.size(result) is None else _result(workspace, result)
-    return _result(workspace, name) if layout.is_result_name(file) else Target(name, name)
-
-
-def _result(workspace: ReadableWorkspace, name: str) -> Target:
-    directory, _, file = name.rpartition("/")
-    view = f"{directory}/{layout.view_name(file)}"
-    shown = name if workspace.files.size(view) is None else view
-    return Target(shown, name, _recorded_parts(workspace, directory, file))
-
-
-def _recorded_parts(workspace: ReadableWorkspace, directory: str, file: str) -> tuple[Mapping[str, Any], ...]:
-    """Return the journal's record of the parts of a result; nothing if there is none or it cannot be read."""
-    record = records_of(workspace, directory).get(file, {})
-    return tuple(part for part in record.get("parts", ()) if is_object(part))
+        file = layout.result_behind(file)
+        if workspace.files.size(f"{directory}/{file}") is None:  # the view can be read without its result
+            return Target(name, name)
+    elif not layout.is_result_name(file):
+        return Target(name, name)
+    whole, view = f"{directory}/{file}", f"{directory}/{layout.view_name(file)}"
+    shown = whole if workspace.files.size(view) is None else view
+    parts = records_of(workspace, directory).get(file, {}).get("parts", ())
+    return Target(shown, whole, tuple(part for part in parts if is_object(part)))
 
 
 def _require_offloaded(workspace: ReadableWorkspace, name: str, session: str | None) -> None:
@@ -225,9 +222,10 @@ class MediaContent:
 
         A tool chooses the name and other facts, so they are kept on one line of bounded length without brackets.
         """
-        facts = [self.format, *([self.name] if self.name else []), f"{self.size_bytes} bytes"]
+        facts = [self.kind, self.format, *([self.name] if self.name else []), f"{self.size_bytes} bytes"]
+        kind, *others = (shown_path(fact[:_SHOWN_CHARS]).translate(_NO_BRACKETS) for fact in facts)
         problem = f" | {self.problem}" if self.problem else ""
-        return f"[{_plain(self.kind)}: {', '.join(map(_plain, facts))} | ref: {self.path}{problem}]"
+        return f"[{kind}: {', '.join(others)} | ref: {self.path}{problem}]"
 
 
 Content: TypeAlias = TextContent | JsonContent | MediaContent
@@ -268,10 +266,6 @@ class Retrieved:
         return tuple(part for part in self.parts if isinstance(part, MediaContent))
 
 
-def _plain(fact: str) -> str:
-    return shown_path(fact[:_SHOWN_CHARS]).translate(_NO_BRACKETS)
-
-
 MAX_MEDIA_BYTES: Final = 20_000_000
 """The most bytes of media in one answer, unless the caller lifts the bound: no provider takes more."""
 
@@ -304,57 +298,22 @@ def media_of(workspace: ReadableWorkspace, target: Target, *, is_bounded: bool) 
     """
     left_bytes = MAX_MEDIA_BYTES if is_bounded else sys.maxsize
     if layout.digest_in(target.whole) is not None:
-        return (_stored_media(workspace, _single(target.whole), left_bytes),)
+        media_type = layout.media_type_of(target.whole)
+        kind = media_type.partition("/")[0]
+        kind = kind if kind in _MEDIA_KINDS else "document"
+        blob = {"kind": kind, "media_type": media_type, "path": target.whole}
+        return (_stored_media(workspace, blob, left_bytes),)
     found: list[MediaContent] = []
     for part in target.parts:
-        if "path" in part:
-            found.append(_media_beside(workspace, part, left_bytes))
-            left_bytes -= len(found[-1].content or b"")
+        if "path" not in part:
+            continue
+        try:
+            found.append(_stored_media(workspace, part, left_bytes))
+        except (CorruptError, StorageError) as error:
+            reason = error.reason if isinstance(error, CorruptError) else str(error.strerror)
+            found.append(_described(workspace, part, int(part.get("bytes", 0)), None, reason))
+        left_bytes -= len(found[-1].content or b"")
     return tuple(found)
-
-
-def contents_of(workspace: ReadableWorkspace, target: Target, media: tuple[MediaContent, ...]) -> tuple[Content, ...]:
-    """Return the whole content of *target*, which is text, with its *media*, in the tool's order.
-
-    Text is as the tool returned it, lone surrogates included. Invalid UTF-8, which no text of a tool becomes, is shown
-    as U+FFFD.
-    """
-    content = workspace.files.read(target.whole)
-    if not target.parts:
-        text = _decoded(content)
-        is_json = target.whole.endswith(".json") and layout.digest_in(target.whole) is not None
-        return (JsonContent(text) if is_json else TextContent(text),)
-    return tuple(_contents_of_parts(target, content, iter(media)))
-
-
-def _contents_of_parts(target: Target, content: bytes, media: Iterator[MediaContent]) -> Iterator[Content]:
-    for part in target.parts:
-        if "path" in part:
-            yield next(media)
-        else:
-            text = _decoded(content[part["offset"] : part["offset"] + part["bytes"]])
-            yield JsonContent(text) if part["kind"] == "json" else TextContent(text)
-
-
-def _decoded(content: bytes) -> str:
-    try:
-        return content.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return content.decode("utf-8", "replace")
-
-
-def _single(name: str) -> Mapping[str, Any]:
-    media_type = layout.media_type_of(name)
-    kind = media_type.partition("/")[0]
-    return {"kind": kind if kind in _MEDIA_KINDS else "document", "media_type": media_type, "path": name}
-
-
-def _media_beside(workspace: ReadableWorkspace, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
-    try:
-        return _stored_media(workspace, part, max_bytes)
-    except (CorruptError, StorageError) as error:
-        reason = error.reason if isinstance(error, CorruptError) else str(error.strerror)
-        return _described(workspace, part, int(part.get("bytes", 0)), None, reason)
 
 
 def _stored_media(workspace: ReadableWorkspace, part: Mapping[str, Any], max_bytes: int) -> MediaContent:
@@ -377,3 +336,32 @@ def _described(
         content=content,
         problem=problem,
     )
+
+
+def contents_of(workspace: ReadableWorkspace, target: Target, media: tuple[MediaContent, ...]) -> tuple[Content, ...]:
+    """Return the whole content of *target*, which is text, with its *media*, in the tool's order.
+
+    Text is as the tool returned it, lone surrogates included. Invalid UTF-8, which no text of a tool becomes, is shown
+    as U+FFFD.
+    """
+    content = workspace.files.read(target.whole)
+    if not target.parts:
+        text = _decoded(content)
+        is_json = target.whole.endswith(".json") and layout.digest_in(target.whole) is not None
+        return (JsonContent(text) if is_json else TextContent(text),)
+    contents: list[Content] = []
+    waiting = iter(media)
+    for part in target.parts:
+        if "path" in part:
+            contents.append(next(waiting))
+        else:
+            text = _decoded(content[part["offset"] : part["offset"] + part["bytes"]])
+            contents.append(JsonContent(text) if part["kind"] == "json" else TextContent(text))
+    return tuple(contents)
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return content.decode("utf-8", "replace")

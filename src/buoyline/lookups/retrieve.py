@@ -9,7 +9,7 @@ says where to go on.
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from buoyline.errors import ConfigError
 from buoyline.lookups.answer import Answer, AnswerBudget, Counter, Line, Spelling
 from buoyline.lookups.hits import Deadline, Found, LineHit, Search, find, search_for
 from buoyline.lookups.lines import count_lines, lines_around, lines_from
+from buoyline.lookups.paths import PLACE
 from buoyline.lookups.references import (
     MAX_MEDIA_BYTES,
     Retrieved,
@@ -38,7 +39,6 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 _MAX_BYTES_PER_TOKEN = 128
 _MAX_NAMED_MEDIA = 5
 _SHOWN_PATTERN_CHARS = 50
-_PLACE = re.compile(r"(.+):([0-9]{1,15}):([0-9]{1,15})", re.DOTALL)
 _EMPTY = "Content is empty (0 lines)."
 _TIME_UP = "the time was up before the end; give a simpler pattern"
 _LITERAL = "the pattern is no RE2 syntax, which has no look-around or back-references: its text itself was searched for"
@@ -62,12 +62,13 @@ class _Form(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class _Query(NamedTuple):
-    """A pattern as it was given, the search for it, and how many lines to show before and after each hit."""
+class _Options(NamedTuple):
+    """Which lines a call asks for; see `retrieve`."""
 
-    pattern: str
-    search: Search
-    context_lines: int
+    pattern: str | None
+    line_range: Mapping[str, Any] | None
+    context_lines: int | None
+    timeout_s: float | None
 
 
 def retrieve(
@@ -89,21 +90,16 @@ def retrieve(
     Lines are counted as in stubs and citations: in the view of a result if it has one. If no line of the view matches,
     the result itself is searched, since the view may have split a match over two lines. Blocking.
 
-    Args:
-        workspace: Where the content is, on disk or in memory. In memory, retrieving content counts as its use.
-        reference: In any form that `buoyline.lookups.references.resolve_reference` knows.
-        pattern: A regular expression in RE2 syntax. Any other text is searched for as it is, and the answer says so.
-            The
-            empty pattern shows all lines.
-        line_range: ``{"start": first, "end": last}``, 1-based and inclusive; an end after the last line means the last.
-        context_lines: Lines before and after each hit; None for 5, a negative number for 0. Without *pattern* and
-            *line_range*: how many lines to show from the beginning, at least one.
-        whole: Return everything that is asked for, in any number of tokens; up to 20 MB of content.
-        session: The only session whose content may be retrieved; None for all.
-        timeout_s: After how many seconds to answer with the matches so far; None for no bound.
-        max_tokens: For the whole text of the answer. None lifts this bound and that of 20 MB on a blob.
-        counter: Counts tokens; None for the default counter.
-        spelling: Says in the answer how to go on.
+    *reference* has any form that `buoyline.lookups.references.resolve_reference` knows. In memory, retrieving content
+    counts as its use. *pattern* is a regular expression in RE2 syntax. Any other text is searched for as it is, and the
+    answer says so; the empty pattern shows all lines. *line_range* is ``{"start": first, "end": last}``, 1-based and
+    inclusive; an end after the last line means the last. *context_lines* are lines before and after each hit; None
+    means 5, a negative number 0. Without *pattern* and *line_range* they are how many lines to show from the beginning,
+    at least one.
+
+    *whole* returns everything that is asked for, in any number of tokens, up to 20 MB of content. After *timeout_s*
+    seconds the answer has the matches so far; None is no bound. *max_tokens* None lifts the bound of the text and that
+    of 20 MB on a blob. For the other arguments see `buoyline.lookups`.
 
     Returns:
         Without *pattern*, *line_range* and *context_lines* the content itself, byte for byte. If it has more than
@@ -124,20 +120,17 @@ def retrieve(
     if whole and (workspace.files.size(target.whole) or 0) > MAX_MEDIA_BYTES:
         raise ConfigError("whole", f"the content has over {MAX_MEDIA_BYTES:,} bytes; give a pattern or a line_range")
     form = _Form(AnswerBudget(None if whole else max_tokens, counter), spelling)
-    context = _context(context_lines)
-    if pattern is None and line_range is None and context is None and not target.is_narrowed:
+    if pattern is None and line_range is None and context_lines is None and not target.is_narrowed:
         return _whole(workspace, target, form, is_bounded=max_tokens is not None)
-    _require_text(workspace, target)
-    answer = _lines(
-        workspace.files,
-        target,
-        form,
-        pattern=pattern,
-        line_range=line_range,
-        context_lines=context,
-        timeout_s=timeout_s,
-    )
-    return Retrieved.shown(answer)
+    context = _context(context_lines)
+    media = [part.get("path", "") for part in target.parts if "path" in part]
+    if not is_text(workspace, target.whole):
+        media = [target.whole]
+    elif not media or workspace.files.size(target.whole):
+        options = _Options(pattern, line_range, context, timeout_s)
+        return Retrieved.shown(_lines(workspace.files, target, form, options))
+    problem = f"cannot search binary content ({', '.join(map(layout.media_type_of, media[:_MAX_NAMED_MEDIA]))})"
+    raise ConfigError("reference", f"{problem}; leave out pattern, line_range and context_lines to get it whole")
 
 
 def retrieve_lines(
@@ -151,17 +144,9 @@ def retrieve_lines(
     counter: Counter | None = None,
     spelling: Spelling = as_call,
 ) -> Answer:
-    """Show lines of content that is not in a workspace, in the form of `retrieve`; without an option the first lines.
+    """Show lines of *content*, UTF-8 that is not in a workspace, as `retrieve` does; without an option the first lines.
 
-    Args:
-        content: Text in UTF-8.
-        reference: The content's name; ``:120:1001`` after it begins at a column of a line, as answers say.
-        pattern: See `retrieve`.
-        line_range: See `retrieve`.
-        context_lines: See `retrieve`.
-        max_tokens: See `retrieve`.
-        counter: See `retrieve`.
-        spelling: See `retrieve`.
+    *reference* is the content's name; ``:120:1001`` after it begins at a column of a line, as answers say.
 
     Raises:
         ConfigError: See `retrieve`.
@@ -169,53 +154,43 @@ def retrieve_lines(
     name, first, column = place_in(reference)
     target = Target(name, name, first=first, column=column, is_narrowed=first > 1 or column > 1)
     form = _Form(AnswerBudget(max_tokens, counter), spelling)
-    return _lines(
-        InMemoryContent(content),
-        target,
-        form,
-        pattern=pattern,
-        line_range=line_range,
-        context_lines=context_lines,
-        timeout_s=DEFAULT_TIMEOUT_S,
-    )
+    options = _Options(pattern, line_range, context_lines, DEFAULT_TIMEOUT_S)
+    return _lines(InMemoryContent(content), target, form, options)
 
 
 def place_in(reference: str) -> tuple[str, int, int]:
     """Return the name in *reference*, and the line and the column after it; 1 and 1 without them."""
-    place = _PLACE.fullmatch(reference)
+    place = PLACE.fullmatch(reference)
     return (reference, 1, 1) if place is None else (place[1], max(int(place[2]), 1), max(int(place[3]), 1))
 
 
-def _lines(
-    source: ByteSource,
-    target: Target,
-    form: _Form,
-    *,
-    pattern: str | None,
-    line_range: Mapping[str, Any] | None,
-    context_lines: int | None,
-    timeout_s: float | None,
-) -> Answer:
+def _lines(source: ByteSource, target: Target, form: _Form, options: _Options) -> Answer:
     """Show lines of *target*: a range, those that match, or the first ones."""
     total = count_lines(source.chunks(target.name))
     if not total:
         return Answer(_EMPTY, target.name)
-    context = _context(context_lines)
+    pattern, line_range, context, timeout_s = options
+    context = _context(context)
     if line_range is None and pattern is None and context is not None:
         line_range = {"start": target.first, "end": target.first + max(context, 1) - 1}
     chosen = _narrowed(target, total, line_range)
     if not pattern:
         return _range(source, chosen, total, form)
-    search, notes = _search_for(pattern, timeout_s)
-    query = _Query(pattern, search, DEFAULT_CONTEXT_LINES if context is None else context)
-    form = form._replace(notes=notes)
-    answer = _matches(source, chosen, query, form)
+    if not isinstance(pattern, str):
+        raise ConfigError("pattern", f"must be text, not {type(pattern).__name__}")
+    try:
+        search = search_for(pattern, Deadline(timeout_s), literal=False, ignore_case=False)
+    except ConfigError:
+        search = search_for(pattern, Deadline(timeout_s), literal=True, ignore_case=False)
+        form = form._replace(notes=(_LITERAL,))
+    context = DEFAULT_CONTEXT_LINES if context is None else context
+    answer = _matches(source, chosen, form, pattern=pattern, search=search, context=context)
     if answer.lines or chosen.is_narrowed or target.whole == target.name:
         return answer
     # The view may have split the match.
     result = Target(target.whole, target.whole, last=count_lines(source.chunks(target.whole)))
-    form = form._replace(notes=(*notes, _SPLIT.format(name=target.whole)))
-    found = _matches(source, result, query, form)
+    form = form._replace(notes=(*form.notes, _SPLIT.format(name=target.whole)))
+    found = _matches(source, result, form, pattern=pattern, search=search, context=context)
     return found if found.lines else answer
 
 
@@ -264,16 +239,6 @@ def _whole_number(name: str, value: Any) -> int:
     raise ConfigError(name, f"must be a whole number, not {str(value)[:80]!r}")
 
 
-def _search_for(pattern: str, timeout_s: float | None) -> tuple[Search, tuple[str, ...]]:
-    """Return a search for *pattern*, or for its text if it is not RE2 syntax, and the note that says so."""
-    if not isinstance(pattern, str):
-        raise ConfigError("pattern", f"must be text, not {type(pattern).__name__}")
-    try:
-        return search_for(pattern, Deadline(timeout_s), literal=False, ignore_case=False), ()
-    except ConfigError:
-        return search_for(pattern, Deadline(timeout_s), literal=True, ignore_case=False), (_LITERAL,)
-
-
 def _range(source: ByteSource, target: Target, total: int, form: _Form) -> Answer:
     """Show the lines of *target*, each of up to 1,000 characters; a single one for as long as the budget lasts.
 
@@ -288,7 +253,7 @@ def _range(source: ByteSource, target: Target, total: int, form: _Form) -> Answe
     return Answer(page.text(shown), target.name, tuple(shown), total=total, next=page.following(shown))
 
 
-def _matches(source: ByteSource, target: Target, query: _Query, form: _Form) -> Answer:
+def _matches(source: ByteSource, target: Target, form: _Form, *, pattern: str, search: Search, context: int) -> Answer:
     """Show the lines of *target* that match, with the lines of context that are within it.
 
     Returns:
@@ -297,19 +262,19 @@ def _matches(source: ByteSource, target: Target, query: _Query, form: _Form) -> 
     """
     begin = target.first, target.column
     ranges = {target.name: target.ranges}
-    found = find(source, ranges, query.search, lambda _, hit: (hit.number, hit.column) < begin, {})
+    found = find(source, ranges, search, lambda _, hit: (hit.number, hit.column) < begin, {})
     where = f" in lines {target.first}-{target.last}" if target.is_narrowed else ""
     if not found.hits:
         searched_lines = sum(last - first + 1 for first, last in target.ranges)
         searched = f"searched {searched_lines} lines" if found.is_all else _TIME_UP
-        text = f"No matches found for pattern '{visible(query.pattern)}'{where} ({searched})."
-        return Answer("\n\n".join([text, *_bracketed(form.notes)]), target.name)
+        text = f"No matches found for pattern '{visible(pattern)}'{where} ({searched})."
+        return Answer("\n\n".join([text, *(f"[{note}]" for note in form.notes)]), target.name)
     hits = found.hits[target.name]
     total = len({hit.number for hit in hits})
     count = f"{total}{'' if found.is_all else ' or more'}"
-    shown_pattern = re.sub(r"[\n\r/\]]", " ", visible(query.pattern))[:_SHOWN_PATTERN_CHARS]
+    shown_pattern = re.sub(r"[\n\r/\]]", " ", visible(pattern))[:_SHOWN_PATTERN_CHARS]
     heading = f"{count} {'match' if count == '1' else 'matches'} for /{shown_pattern}/{where}"
-    around = lines_around(source, target.name, hits, query.context_lines, first=target.first, last=target.last)
+    around = lines_around(source, target.name, hits, context, first=target.first, last=target.last)
     lines = list(itertools.islice(around, form.budget.max_lines))
     page = _MatchesPage(target, form, len(str(lines[-1].number)), heading, found, lines)
     shown = form.budget.fill(lines, page)
@@ -332,7 +297,7 @@ class _Page:
     form: _Form
     width: int
 
-    def headed(self, lines: Sequence[Line]) -> str:
+    def heading_of(self, lines: Sequence[Line]) -> str:
         """Return the heading."""
         raise NotImplementedError
 
@@ -341,7 +306,7 @@ class _Page:
         raise NotImplementedError
 
     def guidance(self, position: Mapping[str, Any]) -> str:
-        """Say how to go on at *position*."""
+        """Say that the answer is cut; it goes on at *position*."""
         raise NotImplementedError
 
     def frame(self) -> str:
@@ -358,38 +323,40 @@ class _Page:
             rows.append(self._row(line))
         return self._framed(lines, "\n".join(rows))
 
-    def _framed(self, lines: Sequence[Line], rows: str) -> str:
-        following = self.following(lines)
-        below = [
-            *([_PARTS.format(name=self.target.name)] if any(line.is_part for line in lines) else []),
-            *self.form.notes,
-        ]
-        if following:
-            below.append(f"{self.guidance(following)}; to go on, {self.form.spelling(following)}")
-        return "\n\n".join([f"[{self.headed(lines)}]", rows, *_bracketed(below)])
-
     def _row(self, line: Line) -> str:
         mark = ">" if line.is_hit else " "
         end = line.end_column - 1
         columns = f":{line.column}-{end}/{end + line.rest}" if line.is_part else ""
         return f"{mark} {str(line.number).rjust(self.width)}{columns}| {line.text}"
 
-    def _from(self, number: int, column: int) -> dict[str, Any]:
-        return {"reference": f"{self.target.name}:{number}:{column}"}
+    def _framed(self, lines: Sequence[Line], rows: str) -> str:
+        notes = [_PARTS.format(name=self.target.name)] if any(line.is_part for line in lines) else []
+        notes += self.form.notes
+        if following := self.following(lines):
+            notes.append(f"{self.guidance(following)}; to go on, {self.form.spelling(following)}")
+        return "\n\n".join([f"[{self.heading_of(lines)}]", rows, *(f"[{note}]" for note in notes)])
+
+    def from_column(self, line: Line, column: int) -> dict[str, Any]:
+        """Return the arguments of a call that begins within *line*."""
+        return {"reference": f"{self.target.name}:{line.number}:{column}"}
+
+    def after(self, line: Line, last: int) -> dict[str, Any]:
+        """Return the arguments of a call for the lines after *line*, up to *last*; none if it is that line."""
+        return {"line_range": {"start": line.number + 1, "end": last}} if line.number < last else {}
 
 
 @dataclass(frozen=True, slots=True)
 class _RangePage(_Page):
     total: int
 
-    def headed(self, lines: Sequence[Line]) -> str:
+    def heading_of(self, lines: Sequence[Line]) -> str:
         return f"Lines {self.target.first}-{lines[-1].number} of {self.total}"
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
         newest = lines[-1]
         if newest.rest and not newest.is_abridged:
-            return self._from(newest.number, newest.end_column)
-        return _line_range(newest.number + 1, self.target.last)
+            return self.from_column(newest, newest.end_column)
+        return self.after(newest, self.target.last)
 
     def guidance(self, position: Mapping[str, Any]) -> str:
         del position
@@ -402,33 +369,26 @@ class _MatchesPage(_Page):
     found: Found
     lines: Sequence[Line]
 
-    def headed(self, lines: Sequence[Line]) -> str:
+    def heading_of(self, lines: Sequence[Line]) -> str:
         del lines
         return self.heading
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
         shown = [line for line in lines if line.is_hit]
         left: Sequence[LineHit] = self.found.hits[self.target.name][len(shown) :]
+        newest = lines[-1]
         if shown and left and left[0].number == shown[-1].number:
-            return self._from(shown[-1].number, shown[-1].column + 1)
+            return self.from_column(shown[-1], shown[-1].column + 1)
         if left or not self.found.is_all:
-            return _line_range(lines[-1].number + 1, self.target.last)
-        if lines[-1].rest and not lines[-1].is_abridged:
-            return {"pattern": None, **self._from(lines[-1].number, lines[-1].end_column)}
+            return self.after(newest, self.target.last)
+        if newest.rest and not newest.is_abridged:
+            return {"pattern": None, **self.from_column(newest, newest.end_column)}
         if len(lines) < len(self.lines):
-            return {"pattern": None, **_line_range(lines[-1].number + 1, self.lines[-1].number)}
+            return {"pattern": None, **self.after(newest, self.lines[-1].number)}
         return {}
 
     def guidance(self, position: Mapping[str, Any]) -> str:
         return f"{'context' if 'pattern' in position else 'output'} truncated, narrow your search"
-
-
-def _line_range(first: int, last: int) -> dict[str, Any]:
-    return {"line_range": {"start": first, "end": last}} if first <= last else {}
-
-
-def _bracketed(notes: Iterable[str]) -> list[str]:
-    return [f"[{note}]" for note in notes]
 
 
 def _whole(workspace: ReadableWorkspace, target: Target, form: _Form, *, is_bounded: bool) -> Retrieved:
@@ -450,18 +410,3 @@ def _whole(workspace: ReadableWorkspace, target: Target, form: _Form, *, is_boun
         return Retrieved(media, "\n".join(named))
     form = form._replace(notes=tuple(note[1:-1] for note in named))
     return Retrieved.shown(_range(workspace.files, _narrowed(target, total, None), total, form), *media)
-
-
-def _require_text(workspace: ReadableWorkspace, target: Target) -> None:
-    """Refuse to look for lines in content that has none.
-
-    Raises:
-        ConfigError: The content is a blob, or a result of blobs alone.
-    """
-    media = [part.get("path", "") for part in target.parts if "path" in part]
-    if not is_text(workspace, target.whole):
-        media = [target.whole]
-    elif not media or workspace.files.size(target.whole):
-        return
-    problem = f"cannot search binary content ({', '.join(map(layout.media_type_of, media[:_MAX_NAMED_MEDIA]))})"
-    raise ConfigError("reference", f"{problem}; leave out pattern, line_range and context_lines to get it whole")

@@ -8,12 +8,14 @@ from typing import Any, Self
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import (
     DATA_LABEL,
+    LEAST_TOKENS_TO_NAME,
     Answer,
     AnswerBudget,
     Counter,
     Line,
     Spelling,
     as_arguments,
+    cut_row,
     reasons,
     shown_path,
     unread_row,
@@ -21,10 +23,16 @@ from buoyline.lookups.answer import (
 from buoyline.lookups.calls import NOBODY, Calls
 from buoyline.lookups.glob import files_to_search
 from buoyline.lookups.hits import Deadline, LineRanges
-from buoyline.lookups.passages import Candidate, Chunk, Ranking, Words, chunks_of
+from buoyline.lookups.passages import Candidate, Ranking, Words, chunks_of
 from buoyline.lookups.read import description_of
-from buoyline.lookups.sections import Texts
-from buoyline.lookups.sources import Unread, noting_unread, repeated_after_removal, require_some_read, require_workspace
+from buoyline.lookups.sources import (
+    Texts,
+    Unread,
+    noting_unread,
+    repeated_after_removal,
+    require_some_read,
+    require_workspace,
+)
 from buoyline.previews.source import visible
 from buoyline.workspace import ReadableWorkspace
 
@@ -35,7 +43,6 @@ _ALL = (1, sys.maxsize)
 _HEADINGS = ("## ", "### call ")
 _RAREST = 3
 _MAX_NAMED_CHARS = 60
-_LEAST_TOKENS_TO_NAME = 300
 _CUT = "[This passage is cut: read shows the rest of its lines.]\n"
 
 
@@ -56,25 +63,16 @@ def search(
     """Find the passages of files that fit a query best, in plain words of any language.
 
     Passages are ranked by BM25 over the words of the query. Rare words weigh most, identifiers and quoted phrases also
-    count as a whole, and other forms of a word count half. The same files give the same answer. Blocking; no file is
-    held whole. From 4 MB of files on, the first search writes an index of their words into the workspace, in about the
-    time of reading them (2 to 4 s for 100 MB of text), and later ones read only passages with the rarest words; see
+    count as a whole, and other forms of a word count half. The same files give the same answer. No file is held whole.
+    From 4 MB of files on, the first search writes an index of their words into the workspace, in about the time of
+    reading them (2 to 4 s for 100 MB of text), and later ones read only passages with the rarest words; see
     docs/lookups.md.
 
-    Args:
-        workspace: Where to search.
-        query: A question, or some words.
-        path: A file, the lines of a citation, a directory with everything below it, a glob such as
-            ``tool_result-*.txt``, or several of these. None searches all that was archived or offloaded: transcripts,
-            and tool results in their readable form.
-        start: Rank of the first passage to show, 1-based, as in an earlier answer.
-        session: The only session to search if *path* is None; else the session whose directory is tried first for a
-            relative *path*.
-        confined: Whether only that directory can be reached, and blobs in ``data/`` by their whole name.
-        timeout_s: After how many seconds to answer with the hits so far.
-        max_tokens: For the whole text of the answer.
-        counter: Counts tokens; None for the default counter.
-        spelling: Says in the answer how to go on.
+    *query* is a question, or some words. *path* is a file, the lines of a citation, a directory with everything below
+    it, a glob such as ``tool_result-*.txt``, or several of these; None searches all that was archived or offloaded:
+    transcripts, and tool results in their readable form. *start* is the rank of the first passage to show, from 1, as
+    in an earlier answer. After *timeout_s* seconds the answer has the hits so far. For the other arguments see
+    `buoyline.lookups`.
 
     Returns:
         Passages of up to 800 characters, the best first, each with a citation that `read` accepts and its numbered
@@ -91,19 +89,25 @@ def search(
     require_workspace(workspace)
     if start < 1:
         raise ConfigError("start", f"{start} is too small; it counts from 1")
-    ranking = Ranking(_wanted(query))
+    if not isinstance(query, str):
+        raise ConfigError("query", f"must be text, not {type(query).__name__}")
+    if len(query) > MAX_QUERY_CHARS:
+        raise ConfigError("query", f"has {len(query):,} characters; give up to {MAX_QUERY_CHARS:,}")
+    words = Words(query)
+    if not words.texts:
+        raise ConfigError("query", "has no word to look for; grep finds other characters")
+    ranking = Ranking(words)
     unread: Unread = {}
     ranges = files_to_search(workspace, path, session, unread, confined=confined)
     stopped_in = _rank(Texts(workspace), ranges, ranking, Deadline(timeout_s), unread)
     require_some_read(ranges, unread)
     ranked = [_Passage(candidate) for candidate in ranking.best()]
-    rarest = _rarest(ranking) if start == 1 and max_tokens >= _LEAST_TOKENS_TO_NAME else ""
+    rarest = _rarest(ranking) if start == 1 and max_tokens >= LEAST_TOKENS_TO_NAME else ""
     row = unread_row(unread, max_tokens)
-    page = _Page(
-        ranking, len(ranked), len(ranges.keys() - unread), start, stopped_in, spelling, Calls(workspace), rarest, row
-    )
+    files = len(ranges.keys() - unread)
+    page = _Page(ranking, len(ranked), files, start, stopped_in, spelling, Calls(workspace), rarest, row)
     shown = AnswerBudget(max_tokens, counter).fill(ranked[start - 1 :], page)
-    following = page.following(shown)
+    following = page.following(len(shown))
     repeated = {"query": query, "path": path if path is None or isinstance(path, str) else [*path], "session": session}
     return Answer(
         text=page.text(shown),
@@ -112,17 +116,6 @@ def search(
         next={**repeated, **following} if following else {},
         unread=reasons(unread),
     )
-
-
-def _wanted(query: str) -> Words:
-    if not isinstance(query, str):
-        raise ConfigError("query", f"must be text, not {type(query).__name__}")
-    if len(query) > MAX_QUERY_CHARS:
-        raise ConfigError("query", f"has {len(query):,} characters; give up to {MAX_QUERY_CHARS:,}")
-    wanted = Words(query)
-    if not len(wanted):
-        raise ConfigError("query", "has no word to look for; grep finds other characters")
-    return wanted
 
 
 def _rank(texts: Texts, ranges: LineRanges, ranking: Ranking, deadline: Deadline, unread: Unread) -> str:
@@ -152,7 +145,7 @@ def _rank(texts: Texts, ranges: LineRanges, ranking: Ranking, deadline: Deadline
 def _rarest(ranking: Ranking) -> str:
     """Return a row with the words that fewest passages hold, which a `grep` needs, and words that none holds."""
     held = sorted((count, place) for place, count in enumerate(ranking.holding) if count)[:_RAREST]
-    if len(ranking.words) == 1 or not held:
+    if len(ranking.holding) == 1 or not held:
         return ""
     texts = [visible(text[:_MAX_NAMED_CHARS]) for text in ranking.words.texts]
     named = ", ".join(f"{texts[place]} ({count:,})" for count, place in held)
@@ -175,27 +168,15 @@ class _Passage:
         return replace(self, chars=chars)
 
     def lines(self) -> list[Line]:
-        return _lines(self.found.path, self.found.chunk._replace(text=self.content))
-
-    def text(self, calls: Calls) -> str:
-        """Return the passage below its citation and its call or speaker, if it begins within one."""
-        whole, lines = _lines(self.found.path, self.found.chunk), self.lines()
-        rows = "".join(f"{line.label}\t{line.text}\n" for line in lines)
-        cut = "" if self.content == self.found.chunk.text else _CUT
-        owner = NOBODY if whole[0].content.startswith(_HEADINGS) else calls.owner(self.found.path, whole[0].number)
-        who = f"@ {owner.label}\n" if owner.label else ""
-        return f"== {shown_path(self.found.path)}:{whole[0].number}-{whole[-1].number}\n{who}{rows}{cut}"
-
-
-def _lines(path: str, chunk: Chunk) -> list[Line]:
-    """Return the lines of *chunk* without blank ones at the end."""
-    texts = chunk.text.removesuffix("\n").split("\n")
-    while len(texts) > 1 and not texts[-1].strip():
-        texts.pop()
-    return [
-        Line(path, number, 1 if place else chunk.column, text.removesuffix("\r"), is_hit=True)
-        for place, (number, text) in enumerate(enumerate(texts, chunk.number))
-    ]
+        """Return the lines that are shown, without blank ones at the end."""
+        path, chunk = self.found.path, self.found.chunk
+        texts = self.content.removesuffix("\n").split("\n")
+        while len(texts) > 1 and not texts[-1].strip():
+            texts.pop()
+        return [
+            Line(path, number, 1 if number > chunk.number else chunk.column, text.removesuffix("\r"), is_hit=True)
+            for number, text in enumerate(texts, chunk.number)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,16 +197,19 @@ class _Page:
         return self._heading(self.ranked) + self._footer(0)
 
     def row(self, passage: _Passage) -> str:
-        return passage.text(self.calls)
+        """Return a passage below its citation and its call or speaker, if it begins within one."""
+        path, whole = passage.found.path, replace(passage, chars=None).lines()
+        citation = f"== {shown_path(path)}:{whole[0].number}-{whole[-1].number}\n"
+        owner = NOBODY if whole[0].content.startswith(_HEADINGS) else self.calls.owner(path, whole[0].number)
+        who = f"@ {owner.label}\n" if owner.label else ""
+        lines = "".join(f"{line.label}\t{line.text}\n" for line in passage.lines())
+        return citation + who + lines + ("" if passage.content == passage.found.chunk.text else _CUT)
 
     def text(self, passages: Sequence[_Passage]) -> str:
         return self._heading(len(passages)) + "".join(map(self.row, passages)) + self._footer(len(passages))
 
-    def following(self, passages: Sequence[_Passage]) -> dict[str, Any]:
-        """Return where to go on after *passages*; empty at the end."""
-        return self._following(len(passages))
-
-    def _following(self, count: int) -> dict[str, Any]:
+    def following(self, count: int) -> dict[str, Any]:
+        """Return where to go on after *count* passages; empty at the end."""
         end = self.start + count
         return {"start": end} if end <= self.ranked else {}
 
@@ -239,8 +223,7 @@ class _Page:
 
     def _footer(self, count: int) -> str:
         time = f"[Not all was searched{self._until()}.]\n" if self.stopped_in and count else ""
-        following = self._following(count)
-        return time + (f"[Cut here. To go on, {self.spelling(following)}]\n" if following else "")
+        return time + cut_row(self.following(count), self.spelling)
 
     def _until(self) -> str:
         if not self.stopped_in:

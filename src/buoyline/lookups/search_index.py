@@ -27,7 +27,7 @@ from buoyline.errors import StorageError
 from buoyline.lookups.hits import Deadline
 from buoyline.lookups.passages import MAX_CHUNK_CHARS, Chunk, Words, chunks_of, size_bytes_of, terms_of
 from buoyline.lookups.read import description_of
-from buoyline.lookups.sections import Texts
+from buoyline.lookups.sources import Texts
 from buoyline.workspace import Files, layout
 from buoyline.workspace.files import CHUNK_BYTES, Version, version_of
 
@@ -100,11 +100,7 @@ class IndexedPassages:
 def indexed_passages(texts: Texts, paths: Sequence[str], words: Words, deadline: Deadline) -> IndexedPassages:
     """Return the passages of *paths* that hold a word, with the files that are indexed.
 
-    Args:
-        texts: Of the workspace.
-        paths: Whole files, in search order. A name that is no file is not indexed.
-        words: Of the question.
-        deadline: When to stop adding files.
+    *paths* are whole files, in search order; a name that is no file is not indexed. At *deadline* no more are added.
 
     Raises:
         StorageError: A file is gone.
@@ -172,7 +168,9 @@ class _SearchIndex:
         self._files = texts.files
         database.execute("PRAGMA trusted_schema = OFF")  # others may write into the workspace
         if _number(database.execute("PRAGMA user_version")) != _SCHEMA_VERSION:
-            self._begin_again()
+            database.executescript(
+                "DROP TABLE IF EXISTS files; DROP TABLE IF EXISTS passages; DROP TABLE IF EXISTS words;" + _SCHEMA
+            )
 
     def update(self, versions: Mapping[str, Version], deadline: Deadline) -> str:
         """Add what is new in files; return the one in which the time was up, or nothing."""
@@ -191,63 +189,8 @@ class _SearchIndex:
         return [
             path
             for path, version in versions.items()
-            if path not in known or known[path].state == _PARTIAL or known[path].version != _spelled(version)
+            if path not in known or known[path].state == _PARTIAL or known[path].version != json.dumps(version)
         ]
-
-    def find(self, paths: Iterable[str], words: Words) -> IndexedPassages:
-        """Return the passages of *paths* that hold one of *words*."""
-        self._database.execute("BEGIN")  # others may add files meanwhile
-        with self._database:
-            return self._find(paths, words)
-
-    def _find(self, paths: Iterable[str], words: Words) -> IndexedPassages:
-        known = {path: file for path, file in self._known(paths).items() if file.state != _UNINDEXED}
-        found = IndexedPassages(
-            files=known.keys(),
-            passages=sum(file.passages for file in known.values()),
-            chars=sum(file.chars for file in known.values()),
-        )
-        lookup = _Lookup(self._database, {file.number for file in known.values()})
-        terms = {place: lookup.match(text, is_beginning=longer) for place, (text, longer) in words.terms.items()}
-        counts = {match: lookup.count(match) for match in set(terms.values())}
-        rarest = sorted((match for match in counts if counts[match]), key=lambda match: (counts[match], match))
-        chosen, unread = lookup.choose(rarest, counts, found.passages)
-        self._read(found, known, chosen, words)
-        if unread:
-            read = [counted for passages in found.read.values() for _, counted in passages]
-            found.unread = max(lookup.count(" OR ".join(rarest)) - len(read), 0)
-            for place, match in terms.items():
-                if match in unread:
-                    held = sum(place in counted for counted in read)
-                    found.unread_holding[place] = max(counts[match] - held, 0)
-        return found
-
-    def _read(
-        self, found: IndexedPassages, known: Mapping[str, _IndexedFile], chosen: Collection[int], words: Words
-    ) -> None:
-        """Read the passages *chosen* and keep those that hold a word."""
-        places = self._database.execute(
-            "SELECT file, offset, size, number, column FROM passages "
-            "WHERE id IN (SELECT value FROM json_each(?)) ORDER BY file, offset",
-            [json.dumps(sorted(chosen))],
-        )
-        by_file: dict[int, list[tuple[int, int, int, int]]] = {}
-        for number, *place in places:
-            _require_numbers(*place)
-            by_file.setdefault(number, []).append((place[0], place[1], place[2], place[3]))
-        for path, file in known.items():
-            if file.number not in by_file:
-                continue
-            with self._files.open(path) as opened:
-                for offset, size_bytes, number, column in by_file[file.number]:
-                    text = opened.read(offset, min(size_bytes, _MAX_CHUNK_BYTES)).decode("utf-8", "replace")
-                    if counts := words.count(text):
-                        found.read.setdefault(path, []).append((Chunk(number, column, text, offset), counts))
-
-    def _begin_again(self) -> None:
-        self._database.executescript(
-            "DROP TABLE IF EXISTS files; DROP TABLE IF EXISTS passages; DROP TABLE IF EXISTS words;" + _SCHEMA
-        )
 
     def _known(self, paths: Iterable[str]) -> dict[str, _IndexedFile]:
         """Return those of *paths* that are in the index, in the order given."""
@@ -293,9 +236,8 @@ class _SearchIndex:
         # What follows in the file may belong to the last passage.
         place, passages, chars = self._without_last(path, known)
         end, last = known.end, 0
-        chunks = chunks_of(
-            _strictly(_pieces(self._files, path, place.offset, version[1])), place.number, place.column, place.offset
-        )
+        pieces = _strict_pieces(self._files, path, place.offset, version[1])
+        chunks = chunks_of(pieces, place.number, place.column, place.offset)
         state = _UNINDEXED if description_of(self._texts, path) is not None else _WHOLE
         try:
             while state == _WHOLE and (batch := list(islice(chunks, _BATCH))):
@@ -315,9 +257,30 @@ class _SearchIndex:
         self._database.execute(
             "UPDATE files SET version = ?, state = ?, end = ?, tail = ?, last = ?, passages = ?, chars = ? "
             "WHERE id = ?",
-            [_spelled(version), state, end, self._tail(path, end), last, passages, chars, known.number],
+            [json.dumps(version), state, end, self._tail(path, end), last, passages, chars, known.number],
         )
         return state != _PARTIAL
+
+    def _is_continued(self, path: str, known: _IndexedFile, version: Version) -> bool:
+        """Return whether *path* begins with what was read of it."""
+        if known.state == _UNINDEXED or version[1] < known.end:
+            return False
+        return known.version == json.dumps(version) or self._tail(path, known.end) == known.tail
+
+    def _tail(self, path: str, end: int) -> bytes:
+        start = max(end - _TAIL_BYTES, 0)
+        return hashlib.sha256(self._files.read(path, start, end - start)).digest()
+
+    def _without_last(self, path: str, known: _IndexedFile) -> tuple[Chunk, int, int]:
+        """Remove the last passage of a file; return where it began, and how many passages and characters remain."""
+        query = "SELECT number, column, offset, size FROM passages WHERE id = ?"
+        row = self._database.execute(query, [known.last]).fetchone()
+        if row is None:
+            return Chunk(1, 1, ""), 0, 0
+        number, column, offset, size = row
+        chars = len(self._files.read(path, offset, size).decode("utf-8", "replace"))
+        self._database.execute("UPDATE passages SET file = ? WHERE id = ?", [_REMOVED, known.last])
+        return Chunk(number, column, "", offset), known.passages - 1, known.chars - chars
 
     def _insert(self, file: int, chunks: Sequence[Chunk]) -> int:
         """Add passages, and return the number of the last one."""
@@ -335,26 +298,52 @@ class _SearchIndex:
         )
         return numbered[-1][0]
 
-    def _is_continued(self, path: str, known: _IndexedFile, version: Version) -> bool:
-        """Return whether *path* begins with what was read of it."""
-        if known.state == _UNINDEXED or version[1] < known.end:
-            return False
-        return known.version == _spelled(version) or self._tail(path, known.end) == known.tail
+    def find(self, paths: Iterable[str], words: Words) -> IndexedPassages:
+        """Return the passages of *paths* that hold one of *words*."""
+        self._database.execute("BEGIN")  # others may add files meanwhile
+        with self._database:
+            known = {path: file for path, file in self._known(paths).items() if file.state != _UNINDEXED}
+            found = IndexedPassages(
+                files=known.keys(),
+                passages=sum(file.passages for file in known.values()),
+                chars=sum(file.chars for file in known.values()),
+            )
+            lookup = _Lookup(self._database, {file.number for file in known.values()})
+            terms = {place: lookup.match(text, is_beginning=longer) for place, (text, longer) in words.terms.items()}
+            counts = {match: lookup.count(match) for match in set(terms.values())}
+            rarest = sorted((match for match in counts if counts[match]), key=lambda match: (counts[match], match))
+            chosen, unread = lookup.choose(rarest, counts, found.passages)
+            self._read(found, known, chosen, words)
+            if unread:
+                read = [counted for passages in found.read.values() for _, counted in passages]
+                found.unread = max(lookup.count(" OR ".join(rarest)) - len(read), 0)
+                for place, match in terms.items():
+                    if match in unread:
+                        held = sum(place in counted for counted in read)
+                        found.unread_holding[place] = max(counts[match] - held, 0)
+            return found
 
-    def _tail(self, path: str, end: int) -> bytes:
-        start = max(end - _TAIL_BYTES, 0)
-        return hashlib.sha256(self._files.read(path, start, end - start)).digest()
-
-    def _without_last(self, path: str, known: _IndexedFile) -> tuple[Chunk, int, int]:
-        """Remove the last passage of a file; return where it began, and how many passages and characters remain."""
-        query = "SELECT number, column, offset, size FROM passages WHERE id = ?"
-        row = self._database.execute(query, [known.last]).fetchone()
-        if row is None:
-            return Chunk(1, 1, ""), 0, 0
-        number, column, offset, size = row
-        chars = len(self._files.read(path, offset, size).decode("utf-8", "replace"))
-        self._database.execute("UPDATE passages SET file = ? WHERE id = ?", [_REMOVED, known.last])
-        return Chunk(number, column, "", offset), known.passages - 1, known.chars - chars
+    def _read(
+        self, found: IndexedPassages, known: Mapping[str, _IndexedFile], chosen: Collection[int], words: Words
+    ) -> None:
+        """Read the passages *chosen* and keep those that hold a word."""
+        places = self._database.execute(
+            "SELECT file, offset, size, number, column FROM passages "
+            "WHERE id IN (SELECT value FROM json_each(?)) ORDER BY file, offset",
+            [json.dumps(sorted(chosen))],
+        )
+        by_file: dict[int, list[tuple[int, int, int, int]]] = {}
+        for file, offset, size_bytes, number, column in places:
+            _require_numbers(offset, size_bytes, number, column)
+            by_file.setdefault(file, []).append((offset, size_bytes, number, column))
+        for path, indexed in known.items():
+            if indexed.number not in by_file:
+                continue
+            with self._files.open(path) as opened:
+                for offset, size_bytes, number, column in by_file[indexed.number]:
+                    text = opened.read(offset, min(size_bytes, _MAX_CHUNK_BYTES)).decode("utf-8", "replace")
+                    if counts := words.count(text):
+                        found.read.setdefault(path, []).append((Chunk(number, column, text, offset), counts))
 
 
 class _Lookup:
@@ -412,16 +401,14 @@ class _Lookup:
             return scores, ()
         best = sorted(scores, key=scores.__getitem__, reverse=True)[:MAX_READ]
         chosen = dict.fromkeys(best)
-        for match in self._combined(matches[ranked:]):
-            found = (number for number in self._matching(match, MAX_READ) if number not in chosen)
-            chosen.update(dict.fromkeys(islice(found, MAX_READ - len(chosen))))
+        others = matches[ranked:]
+        # Passages with all of the other words, with the two rarest, and with the rarest one.
+        for together in sorted({len(others), 2, 1}, reverse=True):
+            if 0 < together <= len(others):
+                numbers = self._matching(" AND ".join(others[:together]), MAX_READ)
+                found = (number for number in numbers if number not in chosen)
+                chosen.update(dict.fromkeys(islice(found, MAX_READ - len(chosen))))
         return chosen, matches
-
-    def _combined(self, matches: Sequence[str]) -> Iterator[str]:
-        """Yield expressions for passages with all of *matches*, with the two rarest, and with the rarest one."""
-        for count in sorted({len(matches), 2, 1}, reverse=True):
-            if 0 < count <= len(matches):
-                yield " AND ".join(matches[:count])
 
     def _matching(self, match: str, limit: int, *, order: Literal["ASC", "DESC"] = "ASC") -> list[int]:
         """Return the first passages that match, or the last ones, in this order."""
@@ -458,25 +445,16 @@ def _quoted(term: str) -> str:
     return '"' + term.replace('"', '""') + '"'
 
 
-def _spelled(version: Version) -> str:
-    return json.dumps(version)
-
-
-def _pieces(files: Files, path: str, offset: int, end: int) -> Iterator[bytes]:
-    with files.open(path) as file:
-        while offset < end and (piece := file.read(offset, min(CHUNK_BYTES, end - offset))):
-            offset += len(piece)
-            yield piece
-
-
-def _strictly(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield *pieces* as they are.
+def _strict_pieces(files: Files, path: str, offset: int, end: int) -> Iterator[bytes]:
+    """Yield the bytes of a file from *offset* to *end*.
 
     Raises:
         UnicodeDecodeError: They are not UTF-8, so that places in the text tell nothing of places in the file.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
-    for piece in pieces:
-        decoder.decode(piece)
-        yield piece
+    with files.open(path) as file:
+        while offset < end and (piece := file.read(offset, min(CHUNK_BYTES, end - offset))):
+            decoder.decode(piece)
+            offset += len(piece)
+            yield piece
     decoder.decode(b"", final=True)
