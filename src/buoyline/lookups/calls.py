@@ -8,7 +8,7 @@ import itertools
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -17,11 +17,9 @@ from buoyline.lookups.answer import shown_path
 from buoyline.lookups.sources import session_in
 from buoyline.messages import Message, ToolCall, ToolResult
 from buoyline.messages.jsonl import is_object, parse
-from buoyline.messages.model import Part
 from buoyline.messages.registry import dialect_named
 from buoyline.workspace import ReadableWorkspace, StoredSession, layout
 from buoyline.workspace.batches import rendered_parts
-from buoyline.workspace.journal import Batch
 
 MAX_ARGUMENT_CHARS = 60
 """Of the argument that is shown; a call has about twenty tokens."""
@@ -73,7 +71,10 @@ class Calls:
         if not is_transcript and not layout.is_result_name(file) and not layout.is_view_name(file):
             return NOBODY
         try:
-            calls = self._calls_in(directory)
+            if directory not in self._sessions:
+                session = session_in(self._workspace, directory)
+                self._sessions[directory] = None if session is None else _SessionCalls(session)
+            calls = self._sessions[directory]
             if calls is None:
                 return NOBODY
             if is_transcript:
@@ -81,12 +82,6 @@ class Calls:
             return calls.owner_of_result(layout.result_behind(file) if layout.is_view_name(file) else file)
         except BuoylineError:
             return NOBODY
-
-    def _calls_in(self, directory: str) -> "_SessionCalls | None":
-        if directory not in self._sessions:
-            session = session_in(self._workspace, directory)
-            self._sessions[directory] = None if session is None else _SessionCalls(session)
-        return self._sessions[directory]
 
 
 class _Place(NamedTuple):
@@ -101,7 +96,7 @@ class _Place(NamedTuple):
 
 
 class _SessionCalls:
-    """The calls of one session."""
+    """The calls of one session. Whatever was read or found is kept."""
 
     def __init__(self, session: StoredSession) -> None:
         self._session = session
@@ -123,12 +118,6 @@ class _SessionCalls:
         offset = line - self._place(number).line
         return next((owner for end, owner in self._owners[number] if offset < end), NOBODY)
 
-    def owner_of_result(self, file: str) -> Owner:
-        """Return the call whose result is in *file*."""
-        if file not in self._results:
-            self._results[file] = self._found_owner(file)
-        return self._results[file]
-
     def _owners_in(self, number: int) -> Sequence[tuple[int, Owner]]:
         """Return the owners of the lines of a message, each with the offset of the line after its last one."""
         message, place = self._message(number), self._place(number)
@@ -137,14 +126,49 @@ class _SessionCalls:
         if sum(sizes) != place.lines:  # another version has rendered it
             return []
         speaker = Owner(number, _with_time(message.role, place.time))
-        parts = [self._owner_of_part(part, number, speaker) for part in message.parts]
+        parts: list[Owner] = []
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                parts.append(self._owner_of(part, number))
+            elif isinstance(part, ToolResult):
+                parts.append(self._owner_of_call(part.call_id, part.name, number))
+            else:
+                parts.append(speaker)
         around = parts[0] if len(parts) == 1 and parts[0].is_call else speaker
         return list(zip(itertools.accumulate(sizes), [around, *parts, around], strict=True))
 
-    def _owner_of_part(self, part: Part, number: int, speaker: Owner) -> Owner:
-        if isinstance(part, ToolCall):
-            return self._owner_of(part, number)
-        return self._owner_of_call(part.call_id, part.name, number) if isinstance(part, ToolResult) else speaker
+    def owner_of_result(self, file: str) -> Owner:
+        """Return the call whose result is in *file*."""
+        if file not in self._results:
+            self._results[file] = self._found_owner(file)
+        return self._results[file]
+
+    def _found_owner(self, file: str) -> Owner:
+        record = self._index.results.get(file, {})
+        call_id, tool = str(record.get("call_id", "")), str(record.get("tool", ""))
+        if self._mentions is None:
+            self._mentions = self._first_mentions()
+        for number in self._mentions.get(file, ()):
+            if any(result.call_id == call_id for result in self._message(number).results):
+                return self._owner_of_call(call_id, tool, number)
+        return Owner(file, _with_time(_named(tool), str(record.get("time", ""))), is_call=True) if tool else NOBODY
+
+    def _first_mentions(self) -> Mapping[str, Sequence[int]]:
+        """Return, for each result that the archive names, the first messages that name it; one of them has its stub."""
+        mentions: dict[str, list[int]] = {}
+        held, offset = b"", 0
+        name = self._session.name(layout.CONTEXT_FILE)
+        for chunk in self._session.files.chunks(name) if self._batches else ():
+            held += chunk
+            for match in _RESULT_NAME.finditer(held):
+                file = match[0].decode("ascii")
+                number = self._number_at(offset + match.start(), "byte_range.offset", "offset")
+                numbers = mentions.setdefault(layout.result_behind(file) if layout.is_view_name(file) else file, [])
+                if len(numbers) < _MAX_MENTIONS and number not in numbers:
+                    numbers.append(number)
+            cut = max(len(held) - _OVERLAP_BYTES, 0)
+            held, offset = held[cut:], offset + cut
+        return mentions
 
     def _owner_of_call(self, call_id: str, tool: str, number: int) -> Owner:
         """Return the call with the result *call_id* in message *number*, as far as it is archived."""
@@ -158,45 +182,12 @@ class _SessionCalls:
         label = f"{_named(call.name)} {telling_argument(call.arguments)}".rstrip()
         return Owner((number, call.call_id), _with_time(label, self._place(number).time), is_call=True)
 
-    def _found_owner(self, file: str) -> Owner:
-        record = self._index.results.get(file, {})
-        call_id, tool = str(record.get("call_id", "")), str(record.get("tool", ""))
-        for number in self._mentioning(file):
-            if any(result.call_id == call_id for result in self._message(number).results):
-                return self._owner_of_call(call_id, tool, number)
-        return Owner(file, _with_time(_named(tool), str(record.get("time", ""))), is_call=True) if tool else NOBODY
-
-    def _mentioning(self, file: str) -> Sequence[int]:
-        """Return the first messages that name the result *file*; one of them has its stub."""
-        if self._mentions is None:
-            mentions: dict[str, list[int]] = {}
-            for name, number in self._mentioned():
-                numbers = mentions.setdefault(name, [])
-                if len(numbers) < _MAX_MENTIONS and number not in numbers:
-                    numbers.append(number)
-            self._mentions = mentions
-        return self._mentions.get(file, ())
-
-    def _mentioned(self) -> Iterator[tuple[str, int]]:
-        """Yield the names of results in the archive, each with the number of the message that names it."""
-        held, offset = b"", 0
-        name = self._session.name(layout.CONTEXT_FILE)
-        for chunk in self._session.files.chunks(name) if self._batches else ():
-            held += chunk
-            for match in _RESULT_NAME.finditer(held):
-                file = match[0].decode("ascii")
-                number = self._number_at(offset + match.start(), "byte_range.offset", "offset")
-                yield layout.result_behind(file) if layout.is_view_name(file) else file, number
-            cut = max(len(held) - _OVERLAP_BYTES, 0)
-            held, offset = held[cut:], offset + cut
-
     def _number_at(self, position: int, of_batch: str, of_place: str) -> int:
         """Return the number of the message at a line or an offset; -1 before the first one."""
         at = bisect_right(self._batches, position, key=attrgetter(of_batch)) - 1
         if at < 0:
             return -1
-        batch = self._batches[at]
-        return batch.first + bisect_right(self._places_in(at), position, key=attrgetter(of_place)) - 1
+        return self._batches[at].first + bisect_right(self._places_in(at), position, key=attrgetter(of_place)) - 1
 
     def _place(self, number: int) -> _Place:
         """Return where message *number* is.
@@ -213,7 +204,14 @@ class _SessionCalls:
     def _places_in(self, at: int) -> Sequence[_Place]:
         """Return the places of the messages in the batch at position *at*."""
         if at not in self._places:
-            self._places[at] = list(_places_in(self._batches[at]))
+            batch, places = self._batches[at], list[_Place]()
+            offset, line = batch.byte_range.offset, batch.line
+            sizes = batch.byte_range.sizes
+            for dialect, time, size, lines in zip(batch.dialects, batch.heading_times, sizes, batch.lines, strict=True):
+                places.append(_Place(dialect, time, offset, size, line, lines))
+                offset += size
+                line += lines
+            self._places[at] = places
         return self._places[at]
 
     def _message(self, number: int) -> Message:
@@ -230,15 +228,6 @@ class _SessionCalls:
                 raise MessageError("is not an object", number)
             self._messages[number] = dialect_named(place.dialect).view(dict(value))
         return self._messages[number]
-
-
-def _places_in(batch: Batch) -> Iterator[_Place]:
-    sizes, line = batch.byte_range.sizes, batch.line
-    offset = batch.byte_range.offset
-    for dialect, time, size, lines in zip(batch.dialects, batch.heading_times, sizes, batch.lines, strict=True):
-        yield _Place(dialect, time, offset, size, line, lines)
-        offset += size
-        line += lines
 
 
 def telling_argument(arguments: str) -> str:

@@ -34,6 +34,7 @@ FIELDS = "_fields"
 """The key under which a row of a table has its fields as in the file, if they do not fit the first line."""
 
 _WRONG = 3
+_MAX_ERROR_CHARS = 2_000
 _MEMORY_BYTES = 3 << 30
 _SHOWN_KEYS = 20
 _SHOWN_TABLES = 20
@@ -82,24 +83,20 @@ def main() -> int:
     sys.path += [home for home in (jmespath_home, re2_home) if home]  # an empty one would be the current directory
     _limit_memory()
     try:
-        sources = [QueriedFile(name, _text(int(size))) for size, name in zip(files[::2], files[1::2], strict=True)]
+        sources: list[QueriedFile] = []
+        for size_bytes, name in zip(files[::2], files[1::2], strict=True):
+            content = sys.stdin.buffer.read(int(size_bytes))
+            sources.append(QueriedFile(name, content.decode("utf-8-sig", "replace")))
         evaluated = _selected if _SQL.match(expression) else _found
-        content = _joined(evaluated(expression, sources, float(max_s)), int(max_bytes))
+        result, status = _joined(evaluated(expression, sources, float(max_s)), int(max_bytes)), 0
     except MemoryError:
-        content = "it takes too much memory; narrow the expression"
+        result, status = "it takes too much memory; narrow the expression", _WRONG
     except RecursionError:
-        content = "it or its result is nested too deeply"
+        result, status = "it or its result is nested too deeply", _WRONG
     except ValueError as error:  # the errors of jmespath included
-        content = " ".join(str(error).split())
-    else:
-        sys.stdout.buffer.write(content.encode("utf-8", "backslashreplace"))
-        return 0
-    sys.stdout.buffer.write(content[:2_000].encode("utf-8", "backslashreplace"))
-    return _WRONG
-
-
-def _text(size_bytes: int) -> str:
-    return sys.stdin.buffer.read(size_bytes).decode("utf-8-sig", "replace")
+        result, status = " ".join(str(error).split())[:_MAX_ERROR_CHARS], _WRONG
+    sys.stdout.buffer.write(result.encode("utf-8", "backslashreplace"))
+    return status
 
 
 def _document(number: int, text: str) -> Document:
@@ -205,7 +202,12 @@ def _selected(statement: str, sources: Sequence[QueriedFile], max_s: float) -> I
 
 def _rows_of(database: sqlite3.Connection, statement: str) -> Generator[str, None, int]:
     """Yield the names of columns and the rows, a JSON array a line; return how many rows there are."""
-    named = _QUOTING.sub(_as_name, statement)
+
+    def as_name(token: re.Match[str]) -> str:
+        """Return a name in double quotes in backquotes, which SQLite never takes for quotes of a text."""
+        return token[0] if token[1] is None else "`" + token[1].replace('""', '"').replace("`", "``") + "`"
+
+    named = _QUOTING.sub(as_name, statement)
     if named != statement:
         # A misspelt column in double quotes is text to SQLite: the answer would be wrong and not look so.
         database.execute(f"EXPLAIN {named}")
@@ -216,11 +218,6 @@ def _rows_of(database: sqlite3.Connection, statement: str) -> Generator[str, Non
         count += 1
         yield "\n" + _line(row)
     return count
-
-
-def _as_name(token: re.Match[str]) -> str:
-    """Return a name in double quotes in backquotes, which SQLite never takes for quotes of a text."""
-    return token[0] if token[1] is None else "`" + token[1].replace('""', '"').replace("`", "``") + "`"
 
 
 class _Expressions:
@@ -286,11 +283,7 @@ def _permission(action: int, *_: object) -> int:
     return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
 
 
-def _as_hex(blob: bytes) -> str:
-    return blob.hex()
-
-
-_line = json.JSONEncoder(ensure_ascii=False, default=_as_hex).encode
+_line = json.JSONEncoder(ensure_ascii=False, default=bytes.hex).encode
 
 
 def _tables(name: str, document: Any) -> Iterator[tuple[str, list[Row]]]:
@@ -534,14 +527,10 @@ def _with_numbers(rows: list[Row], odd: Collection[Row] = ()) -> list[Row]:
     for key in dict.fromkeys(itertools.chain.from_iterable(rows)):
         holding = [row for row in rows if key in row]
         values = [row[key] for row in holding if id(row) not in passed_over]
-        if any(values) and all(isinstance(value, str) and _is_number(value) for value in values):
+        if any(values) and all(isinstance(value, str) and (not value or _NUMBER.fullmatch(value)) for value in values):
             for row in holding:
-                row[key] = json.loads(row[key]) if row[key] and _is_number(row[key]) else None
+                row[key] = json.loads(row[key]) if row[key] and _NUMBER.fullmatch(row[key]) else None
     return rows
-
-
-def _is_number(text: str) -> bool:
-    return not text or _NUMBER.fullmatch(text) is not None
 
 
 def _limit_memory() -> None:

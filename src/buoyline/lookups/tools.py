@@ -61,52 +61,6 @@ class Tool:
         return {"name": self.name, "description": self.description, "input_schema": dict(self.parameters)}
 
 
-def _shown(error: BuoylineError, workspace: ReadableWorkspace) -> str:
-    """Return *error* with the workspace's root as the model knows it."""
-    return str(error).replace(workspace.files.path(""), workspace.roots[0])
-
-
-def _error_line(text: str) -> str:
-    """Return an error for the model on one line of bounded length: it may quote the whole call."""
-    text = shown_path(text)
-    if len(text) > _MAX_ERROR_CHARS:  # the end says what to do
-        text = f"{text[: _MAX_ERROR_CHARS // 2]} ... {text[-_MAX_ERROR_CHARS // 2 :]}"
-    return f"Error: {text}\n"
-
-
-def _checked(tool: str, parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    properties = {**parameters["properties"], **_ACCEPTED[tool]}
-    given = {name: value for name, value in arguments.items() if value is not None}
-    for name in given:
-        if name not in properties:
-            raise ConfigError(tool, f"has no argument {name[:80]!r}; it takes {', '.join(properties)}")
-    for name in parameters.get("required", ()):
-        if name not in given:
-            raise ConfigError(name, f"is missing; {tool} needs {', '.join(parameters['required'])}")
-    return {name: _value(name, value, properties[name]) for name, value in given.items()}
-
-
-def _value(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
-    allowed = schema.get("anyOf", (schema,))
-    if isinstance(value, str) and _DIGITS.fullmatch(value) and all(kind["type"] == "integer" for kind in allowed):
-        value = int(value)
-    if not any(_is_of(value, kind) for kind in allowed):
-        kinds = " or ".join(
-            f"an array of {kind['items']['type']}s" if "items" in kind else kind["type"] for kind in allowed
-        )
-        raise ConfigError(name, f"must be {kinds}, not {type(value).__name__}")
-    least, most = schema.get("minimum"), schema.get("maximum")
-    if (least is not None and value < least) or (most is not None and value > most):
-        raise ConfigError(name, f"must be {least} or more" + (f", at most {most}" if most is not None else ""))
-    return value
-
-
-def _is_of(value: Any, schema: Mapping[str, Any]) -> bool:
-    kind = _KINDS[schema["type"]]
-    is_right = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
-    return is_right and all(_is_of(item, schema["items"]) for item in (value if kind is list else ()))
-
-
 LOOKUP_RULES: Mapping[str, ToolRule] = MappingProxyType(
     dict.fromkeys(
         ("read", "grep", "search", "glob", "query", "retrieve_offloaded_content"),
@@ -176,16 +130,13 @@ def lookup_tools(
     They read regular files of the workspace only and write nothing. A call runs in a thread, so the event loop goes on,
     and always answers with text: one line says what is wrong with a call. No answer needs offloading.
 
-    Args:
-        workspace: Where to look.
-        session_id: The agent's session: its files are found by their bare names, and nothing else is reached but
-            blobs in ``data/`` by their whole name, which only an agent that has seen their reference knows. A function
-            is called, without an argument, at each call of a tool and returns the session of that call. None reaches
-            every session.
-        max_tokens: For each answer, unless the model asks `read` for the whole.
-        timeout_s: After how long a search ends with the hits so far.
-        query_timeout_s: Processor time for the expression of a query.
-        counter: Counts tokens; None for the default counter.
+    *session_id* is the agent's session: its files are found by their bare names, and nothing else is reached but blobs
+    in ``data/`` by their whole name, which only an agent that has seen their reference knows. A function is called,
+    without an argument, at each call of a tool and returns the session of that call. None reaches every session.
+
+    *max_tokens* bounds each answer, unless the model asks `read` for the whole. After *timeout_s* seconds a search ends
+    with the hits so far; *query_timeout_s* is processor time for the expression of a query. *counter* counts tokens;
+    None is the default counter.
 
     Returns:
         `read`, `grep`, `search`, `glob` and `query`, in this order.
@@ -214,9 +165,9 @@ def lookup_tools(
             except BuoylineError as error:
                 if isinstance(error, NotFoundError) and error.kind == "session":
                     return "[Nothing was archived or offloaded in this session yet.]\n"
-                return _error_line(_shown(error, workspace))
+                return _error_line(error, workspace)
             except OSError as error:
-                return _error_line(_shown(storage_error(error), workspace))
+                return _error_line(storage_error(error), workspace)
 
         async def call(**arguments: Any) -> str:
             return await asyncio.to_thread(answer, _current(session_id), arguments)
@@ -230,6 +181,52 @@ def lookup_tools(
         tool(glob, _GLOB, _GLOB_PARAMETERS, limits),
         tool(query, _QUERY, _QUERY_PARAMETERS, {**limits, "timeout_s": query_timeout_s}),
     ]
+
+
+def _checked(tool: str, parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {**parameters["properties"], **_ACCEPTED[tool]}
+    given = {name: value for name, value in arguments.items() if value is not None}
+    for name in given:
+        if name not in properties:
+            raise ConfigError(tool, f"has no argument {name[:80]!r}; it takes {', '.join(properties)}")
+    for name in parameters.get("required", ()):
+        if name not in given:
+            raise ConfigError(name, f"is missing; {tool} needs {', '.join(parameters['required'])}")
+    return {name: _value(name, value, properties[name]) for name, value in given.items()}
+
+
+def _value(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
+    allowed = schema.get("anyOf", (schema,))
+    if isinstance(value, str) and _DIGITS.fullmatch(value) and all(kind["type"] == "integer" for kind in allowed):
+        value = int(value)
+    if not any(_is_of(value, kind) for kind in allowed):
+        kinds = " or ".join(
+            f"an array of {kind['items']['type']}s" if "items" in kind else kind["type"] for kind in allowed
+        )
+        raise ConfigError(name, f"must be {kinds}, not {type(value).__name__}")
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if (least is not None and value < least) or (most is not None and value > most):
+        raise ConfigError(name, f"must be {least} or more" + (f", at most {most}" if most is not None else ""))
+    return value
+
+
+def _is_of(value: Any, schema: Mapping[str, Any]) -> bool:
+    kind = _KINDS[schema["type"]]
+    is_right = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+    return is_right and all(_is_of(item, schema["items"]) for item in (value if kind is list else ()))
+
+
+def _shown(error: BuoylineError, workspace: ReadableWorkspace) -> str:
+    """Return *error* with the workspace's root as the model knows it."""
+    return str(error).replace(workspace.files.path(""), workspace.roots[0])
+
+
+def _error_line(error: BuoylineError, workspace: ReadableWorkspace) -> str:
+    """Return an error for the model on one line of bounded length: it may quote the whole call."""
+    text = shown_path(_shown(error, workspace))
+    if len(text) > _MAX_ERROR_CHARS:  # the end says what to do
+        text = f"{text[: _MAX_ERROR_CHARS // 2]} ... {text[-_MAX_ERROR_CHARS // 2 :]}"
+    return f"Error: {text}\n"
 
 
 def _current(session_id: SessionId) -> str | None:
@@ -276,12 +273,7 @@ def retrieval_tool(
 
     Source: the page on the context offloader, for the name and the parameters.
 
-    Args:
-        workspace: Where the content is, on disk or in memory.
-        session_id: The agent's session, the only one whose content it may retrieve, or a function that returns it at
-            each call; None for all.
-        max_tokens: For the text of each answer.
-        counter: Counts tokens; None for the default counter.
+    The arguments are those of `lookup_tools`; *session_id* is the only session whose content may be retrieved.
 
     Raises:
         ConfigError: *workspace* is no workspace.

@@ -5,7 +5,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from buoyline.errors import MessageError, StorageError
 from buoyline.messages.jsonl import is_array, is_object, parse
@@ -153,6 +153,18 @@ class SessionFollower:
         if last is not None and self._version(layout.JOURNAL_FILE) is not None:
             self._start(last)
 
+    def _start(self, last: int) -> None:
+        """Skip all but the *last* events, and nothing that is incomplete."""
+        with self._files.open(self._name(layout.JOURNAL_FILE)) as journal:
+            entries = last_lines(journal, lambda found: len(_reported(found)) > last)
+        whole = self._whole(entries)
+        telling = _reported(entries[:whole])
+        start = whole if not last else telling[-last] if len(telling) >= last else 0
+        for record in map(_record, entries[:start]):
+            if record is not None:
+                self._remember(record)
+        self._cursor = Cursor(entries[:start], entries[0].offset if entries else 0)
+
     def look(self) -> tuple[list[WorkspaceEvent], bool]:
         """Return the events committed since the last look, and whether there are more.
 
@@ -162,12 +174,22 @@ class SessionFollower:
             StorageError: The file system refused to show it.
         """
         version = self._version(layout.JOURNAL_FILE)
-        if version is None or (version == self._seen and self._awaited == self._now_awaited()):
+        is_unchanged = version == self._seen
+        if is_unchanged and self._awaited is not None:
+            file, awaited = self._awaited
+            is_unchanged = self._version(file) == awaited
+        if version is None or is_unchanged:
             return [], False
         with self._files.open(self._name(layout.JOURNAL_FILE)) as journal:
             self._is_catching_up |= not self._cursor.find(journal)
             entries, has_more = self._cursor.next_lines(journal)
-        events = [event for record in self._committed(entries, has_more=has_more) for event in self._events_of(record)]
+        events: list[WorkspaceEvent] = []
+        for record in self._committed(entries, has_more=has_more):
+            is_news = self._is_news(record)
+            self._remember(record)
+            event = self._event_of(record) if is_news else None
+            if event is not None:
+                events.append(event)
         self._seen = None if has_more else version
         return events, has_more
 
@@ -183,18 +205,6 @@ class SessionFollower:
         gone = sorted(self._names - names) if names else []
         self._names = names
         return [FileRemoved(self.session_id, name, now()) for name in gone]
-
-    def _start(self, last: int) -> None:
-        """Skip all but the *last* events, and nothing that is incomplete."""
-        with self._files.open(self._name(layout.JOURNAL_FILE)) as journal:
-            entries = last_lines(journal, lambda found: len(_reported(found)) > last)
-        whole = self._whole(entries)
-        telling = _reported(entries[:whole])
-        start = whole if not last else telling[-last] if len(telling) >= last else 0
-        for record in map(_record, entries[:start]):
-            if record is not None:
-                self._remember(record)
-        self._cursor = Cursor(entries[:start], entries[0].offset if entries else 0)
 
     def _committed(self, entries: Sequence[JournalLine], *, has_more: bool) -> Iterator[Record]:
         """Yield the records of *entries* and move behind them; stop before an incomplete one."""
@@ -240,19 +250,6 @@ class SessionFollower:
                 place += len(chunk)
         return bool(place == end and digest.hexdigest() == record["sha256"])
 
-    def _events_of(self, record: Record) -> Iterator[WorkspaceEvent]:
-        is_news = self._is_news(record)
-        self._remember(record)
-        match record["op"]:
-            case "batch" if is_news:
-                yield _archived(self.session_id, record)
-            case "result" if is_news:
-                yield _stored(self.session_id, record)
-            case "summary" if is_news:
-                yield from self._written(record)
-            case _:
-                pass
-
     def _is_news(self, record: Record) -> bool:
         """Return whether *record* is new, or repeated by another journal in the place of the old one.
 
@@ -271,18 +268,48 @@ class SessionFollower:
         if record["op"] == "batch":
             self._archived = max(self._archived or 0, record["first"] + len(record["bytes"]))
 
-    def _written(self, record: Record) -> list[WorkspaceEvent]:
-        """Return the event of a summary, from its line; none if that is damaged."""
+    def _event_of(self, record: Record) -> WorkspaceEvent | None:
+        """Return the event of *record*; None if it has none, or is of a summary whose line is damaged."""
+        match record["op"]:
+            case "batch":
+                first, line = record["first"], record["line"]
+                lines = line, line + sum(record["lines"]) - 1
+                return BatchArchived(self.session_id, first, first + len(record["bytes"]), lines, record["time"])
+            case "result":
+                return ResultStored(
+                    session_id=self.session_id,
+                    call_id=record["call_id"],
+                    name=record["path"],
+                    size_bytes=record["bytes"],
+                    lines=record["lines"],
+                    view=str(record.get("view", "")),
+                    time=str(record.get("time", "")),
+                    kinds=tuple(part["kind"] for part in record.get("parts", ())),
+                )
+            case "summary":
+                return self._summary_written(record)
+            case _:
+                return None
+
+    def _summary_written(self, record: Record) -> SummaryWritten | None:
         size_bytes = sum(record["bytes"])
+        summary: object = None
         if size_bytes <= _MAX_SUMMARY_BYTES and self._holds(layout.SUMMARIES_FILE, record):
             with ignoring_foreign_files():
                 summary = parse(self._files.read(self._name(layout.SUMMARIES_FILE), record["offset"], size_bytes))
-                if is_object(summary):
-                    return [_summary(self.session_id, summary)]
-        return []
-
-    def _now_awaited(self) -> tuple[str, Version | None] | None:
-        return None if self._awaited is None else (self._awaited[0], self._version(self._awaited[0]))
+        if not is_object(summary):
+            return None
+        messages = summary.get("messages")
+        first, end = messages if is_array(messages) and len(messages) == 2 else (0, 0)  # noqa: PLR2004 - half-open
+        return SummaryWritten(
+            session_id=self.session_id,
+            n=_count(summary.get("n")),
+            first=_count(first),
+            end=_count(end),
+            source_tokens=_count(summary.get("source_tokens")),
+            tokens=_count(summary.get("tokens")),
+            time=str(summary.get("created_at", "")),
+        )
 
     def _version(self, file: str) -> Version | None:
         return version_in(self._files, self._name(file))
@@ -322,39 +349,6 @@ def _reported(entries: Sequence[JournalLine]) -> list[int]:
         for position, record in enumerate(map(_record, entries))
         if record is not None and record["op"] in _REPORTED
     ]
-
-
-def _archived(session_id: str, record: Record) -> BatchArchived:
-    first, line = record["first"], record["line"]
-    lines = line, line + sum(record["lines"]) - 1
-    return BatchArchived(session_id, first, first + len(record["bytes"]), lines, record["time"])
-
-
-def _stored(session_id: str, record: Record) -> ResultStored:
-    return ResultStored(
-        session_id=session_id,
-        call_id=record["call_id"],
-        name=record["path"],
-        size_bytes=record["bytes"],
-        lines=record["lines"],
-        view=str(record.get("view", "")),
-        time=str(record.get("time", "")),
-        kinds=tuple(part["kind"] for part in record.get("parts", ())),
-    )
-
-
-def _summary(session_id: str, summary: Mapping[str, Any]) -> SummaryWritten:
-    messages = summary.get("messages")
-    first, end = messages if is_array(messages) and len(messages) == 2 else (0, 0)  # noqa: PLR2004 - half-open
-    return SummaryWritten(
-        session_id=session_id,
-        n=_count(summary.get("n")),
-        first=_count(first),
-        end=_count(end),
-        source_tokens=_count(summary.get("source_tokens")),
-        tokens=_count(summary.get("tokens")),
-        time=str(summary.get("created_at", "")),
-    )
 
 
 def _count(value: object) -> int:

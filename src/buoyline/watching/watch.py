@@ -10,11 +10,9 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import PurePath
-from types import TracebackType
-from typing import Self
 
 from watchfiles import Change, watch
 
@@ -49,14 +47,6 @@ class Notices:
         self._directories: Identities = {}
         self._changes: Generator[set[tuple[Change, str]]] | None = None
 
-    def __enter__(self) -> Self:
-        """Return the notices."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Stop watching."""
-        self._close()
-
     def expect(self, directories: Identities) -> bool:
         """Watch *directories* from now on.
 
@@ -65,7 +55,7 @@ class Notices:
         """
         if directories == self._directories:
             return False
-        self._close()
+        self.close()
         self._changes = watch(
             *directories,
             watch_filter=_is_relevant,
@@ -93,6 +83,12 @@ class Notices:
                 return frozenset(path for _, path in changes)
         return frozenset()
 
+    def close(self) -> None:
+        """Stop watching."""
+        if self._changes is not None:
+            self._changes.close()
+        self._directories, self._changes = {}, None
+
     def _next(self) -> set[tuple[Change, str]] | None:
         """Return the changes of the next moment; None if that cannot be known, and then nothing is watched any more."""
         try:
@@ -101,13 +97,8 @@ class Notices:
             # A directory was removed meanwhile, or the watches are used up: there are no notices.
             changes = None
         if changes is None or any(change is Change.deleted and path in self._directories for change, path in changes):
-            self._close()
+            self.close()
         return changes
-
-    def _close(self) -> None:
-        if self._changes is not None:
-            self._changes.close()
-        self._directories, self._changes = {}, None
 
 
 def _is_relevant(change: Change, path: str) -> bool:
@@ -143,10 +134,7 @@ class Watch:
     def __init__(self, workspace: ReadableWorkspace, session_id: str | None = None, *, last: int | None = 0) -> None:
         """Watch one session or all. Nothing is read yet.
 
-        Args:
-            workspace: The workspace.
-            session_id: The session; None for all.
-            last: How many past events of each existing session come first; None for all.
+        *session_id* None means all. The *last* past events of each existing session come first; None for all.
 
         Raises:
             ConfigError: *last* is negative.
@@ -186,7 +174,7 @@ class Watch:
             CorruptError: It does not say which format it has.
             StorageError: The file system refused, and not because a file is not buoyline's.
         """
-        with Notices(self._stop) as notices:
+        with closing(Notices(self._stop)) as notices:
             touched: Sequence[str] | None = None
             due = 0.0
             while not self._stop.is_set():
@@ -244,18 +232,14 @@ class Watch:
         self._has_begun = True
 
     def _names(self) -> list[str]:
-        if not self._sessions and not self._is_there():
-            return []
+        if not self._sessions:
+            try:
+                self._workspace.check()
+            except NotFoundError:
+                return []
         if self._only is None:
             return [f"{layout.SESSIONS}/{name}" for name in self._files.names(layout.SESSIONS)]
         return [directory for directory in self._only if self._files.is_directory(directory)]
-
-    def _is_there(self) -> bool:
-        try:
-            self._workspace.check()
-        except NotFoundError:
-            return False
-        return True
 
     def _follow_new(self, directory: str) -> Iterator[list[WorkspaceEvent]]:
         """Begin to follow a session that is not followed yet, even if it took the place of a known one."""
