@@ -137,16 +137,10 @@ _HELD_CHARS_PER_TOKEN = 16
 
 
 class AnswerBudget:
-    """The token budget of an answer.
-
-    Attributes:
-        max_tokens: For the whole text; None for no bound.
-        max_lines: How many lines can fit at most, since each takes a token.
-        max_line_chars: How many characters of one line can be of use.
-    """
+    """The token budget of an answer: at most *max_lines* can fit, and of one line *max_line_chars* can be of use."""
 
     def __init__(self, max_tokens: int | None, counter: Counter | None) -> None:
-        """Allow *max_tokens* for the whole text, counted by *counter* or the default counter."""
+        """Allow *max_tokens* for the whole text, or any number, counted by *counter* or the default counter."""
         self.max_tokens = max_tokens
         self.max_lines = sys.maxsize if max_tokens is None else min(max_tokens, sys.maxsize)
         self.max_line_chars = max(self.max_lines * _HELD_CHARS_PER_TOKEN, MAX_LINE_CHARS)

@@ -32,12 +32,9 @@ _RESULT_NAME = re.compile(rb"tool_result-[A-Za-z0-9][A-Za-z0-9._~-]{0,127}?\.txt
 
 
 class Owner(NamedTuple):
-    """Whom a line belongs to.
+    """Whom a line belongs to: a call, or who speaks; the label is empty if it is not known.
 
-    Attributes:
-        key: Equal for two lines of one owner, and only for them.
-        label: A call, or who speaks; empty if it is not known.
-        is_call: Whether it is a call.
+    Two lines of one owner have equal keys, and only they.
     """
 
     key: object

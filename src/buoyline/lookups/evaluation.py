@@ -171,7 +171,6 @@ def _selected(statement: str, sources: Sequence[QueriedFile], max_s: float) -> I
     Table ``lines`` is there if the statement names it. What it does not name is then not parsed: a log is not a table.
     """
     words = set(_WORDS.findall(statement.lower()))
-    expressions = _Expressions()
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_FIELD_CHARS)
         tables = {_LINES: _load_lines(database, sources)} if _LINES in words else {}
@@ -182,7 +181,7 @@ def _selected(statement: str, sources: Sequence[QueriedFile], max_s: float) -> I
             for name, rows in _tables(f"t{number}", documents[-1].value) if is_named or _LINES not in words else ():
                 tables[name] = _load(database, name, rows)
         described = _described(database, tables)
-        expressions.offer_to(database)
+        expressions = _Expressions(database)
         # These make their virtual tables at first use, which counts as writing.
         database.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
         # From here on, nothing is written, attached or set, whatever the statement.
@@ -221,17 +220,14 @@ def _rows_of(database: sqlite3.Connection, statement: str) -> Generator[str, Non
 
 
 class _Expressions:
-    """Regular expressions for SQL, matched by RE2 in linear time.
+    """Regular expressions for SQL: ``text REGEXP pattern`` and ``regexp_extract(text, pattern, group)``.
 
-    Attributes:
-        problem: The error in one of them, if any: SQLite does not say what a function raised.
+    RE2 matches them in linear time. *problem* is the error in one of them, if any: SQLite does not say what a function
+    raised.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, database: sqlite3.Connection) -> None:
         self.problem = ""
-
-    def offer_to(self, database: sqlite3.Connection) -> None:
-        """Define ``text REGEXP pattern`` and ``regexp_extract(text, pattern, group)``."""
         database.create_function("regexp", 2, self._matches, deterministic=True)
         for arguments in (2, 3):
             database.create_function("regexp_extract", arguments, self._extracted, deterministic=True)

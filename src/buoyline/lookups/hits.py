@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from buoyline.lookups.patterns import CompiledPattern, FindFirst, compile_pattern
-from buoyline.lookups.sources import ByteSource, Unread, noting_unread, require_some_read
+from buoyline.lookups.sources import ByteSource, Unread, noting_unread, pieces, require_some_read
 from buoyline.previews.source import MAX_LINE_CHARS
 
 OVERLAP_BYTES = 4096
@@ -30,10 +30,8 @@ _LONGEST_CHAR_BYTES = 4
 class LineHit(NamedTuple):
     """A line that matches, or a place in a long line.
 
-    Attributes:
-        number: The line's number, 1-based.
-        column: Where to begin to show the line so that the match is visible: 1 in a line of up to 1,000 characters.
-        offset: Where the line begins in the file, in bytes.
+    If the line is shown from *column* on, the match is visible: 1 in a line of up to 1,000 characters. The line begins
+    at byte *offset* of the file.
     """
 
     number: int
@@ -52,16 +50,11 @@ FIRST_LINE = LineStart()
 
 
 class SearchBlock(NamedTuple):
-    r"""Bytes that are searched at once.
+    r"""Bytes that are searched at once: whole lines, or a part of one line and whole lines after it.
 
-    Attributes:
-        line: The line that the block begins in.
-        column: The column of its first character in that line; over 1 if the block begins inside a line.
-        offset: Where it begins in the file, in bytes.
-        content: Whole lines, or a part of one line and whole lines after it.
-        last_start: Where the last match may begin; the next block finds those that begin later.
-        last_end: Where a match may end. If the line goes on, this is before the last byte, so that ``$`` and
-            ``\b`` see that it does.
+    They begin at byte *offset* of the file, and *column* of *line*. A match may begin at *last_start*; the next block
+    finds those that begin later. It may end at *last_end*. If the line goes on, this is before the last byte, so that
+    ``$`` and ``\b`` see that it does.
     """
 
     line: LineStart
@@ -84,14 +77,9 @@ def hits(
 
     A line of up to 1,000 characters is one hit, however often it matches. A longer line has a hit for about each 1,000
     characters with a match, so that every match can be reached. The hits of a line depend on that line alone, not on
-    the chunks.
-
-    Args:
-        chunks: The file, none of them empty.
-        pattern: The pattern.
-        is_over: Called before each block and after each hit; returns whether to stop.
-        block_bytes: How much of one line is searched at once; None for a size that suits the pattern.
-        overlap_bytes: How much of a block is searched again with the next one; less than *block_bytes*.
+    the *chunks*, none of which may be empty. *is_over*, called before each block and after each hit, returns whether to
+    stop. *block_bytes* of one line are searched at once, by default a size that suits the pattern, and *overlap_bytes*
+    of them again with the next ones.
     """
     newest, searched = LineHit(0, 0), 0
     if block_bytes is None:
@@ -234,15 +222,10 @@ MAX_COUNTED_HITS = 10_000
 
 @dataclass(slots=True)
 class Found:
-    """The hits of a search.
+    """The hits of a search in *files* files.
 
-    Attributes:
-        files: How many files were to be searched.
-        total: How many hits were counted.
-        before: How many of these an earlier answer has shown.
-        hits: The others, by file, in order; only files with hits.
-        is_all: Whether the search reached the end.
-        stopped_in: The file in which the time was up, if it was.
+    Of the *total* that were counted, an earlier answer has shown those *before*; *hits* has the others, in order, by
+    file. Unless *is_all*, the search ended before the end: in the file *stopped_in* if the time was up.
     """
 
     files: int = 0
@@ -321,16 +304,9 @@ def last_hits_in_ranges(
             return
         if start.number > last:
             continue
-        piece = _between(source, name, start.offset, end.offset)
+        content = pieces(source, name, start.offset, end.offset)
         numbered = [
             LineHit(hit.number + start.number - 1, hit.column, hit.offset + start.offset)
-            for hit in hits(piece, search.pattern, is_over=search.deadline.is_over)
+            for hit in hits(content, search.pattern, is_over=search.deadline.is_over)
         ]
         yield from (hit for hit in reversed(numbered) if any(first <= hit.number <= last for first, last in ranges))
-
-
-def _between(source: ByteSource, name: str, offset: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes of a file from *offset* up to *end* in pieces."""
-    while offset < end and (chunk := source.read(name, offset, min(end - offset, BLOCK_BYTES))):
-        yield chunk
-        offset += len(chunk)

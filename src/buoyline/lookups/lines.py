@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 from buoyline.lookups.answer import Line
 from buoyline.lookups.hits import FIRST_LINE, LineHit, LineStart
-from buoyline.lookups.sources import ByteSource
+from buoyline.lookups.sources import ByteSource, pieces
 from buoyline.previews.source import MAX_LINE_CHARS
 
-_CHUNK_BYTES = 1 << 20
 _BACKWARD_BYTES = 1 << 14
 # Hits are often near each other, so little is read around one unless its lines are long.
 _AROUND_BYTES = 1 << 13
@@ -45,12 +44,9 @@ def count_lines(chunks: Iterable[bytes]) -> int:
 def fragments(chunks: Iterable[bytes], ranges: Iterable[tuple[int, int]], *, first: int = 1) -> Iterator[Fragment]:
     """Yield the fragments of some lines of a file, in order. A line that goes on in the next chunk has several.
 
-    Only the line ends are counted in a chunk without a wanted line.
-
-    Args:
-        chunks: The file from the beginning of a line on, none of them empty.
-        ranges: First and last line of each range, 1-based and inclusive, in ascending order, without overlap.
-        first: The number of the line that *chunks* begin with.
+    The *chunks*, none of which may be empty, begin with line *first*. *ranges* have the first and last line of each,
+    1-based and inclusive, in ascending order and without overlap. Only the line ends are counted in a chunk without a
+    wanted line.
     """
     wanted = deque(ranges)
     number = first
@@ -81,12 +77,8 @@ def _wanted(parts: Sequence[bytes], number: int, ranges: Iterable[tuple[int, int
 def windows(line: Iterable[Fragment], columns: Sequence[int], size: int) -> tuple[list[str], int]:
     r"""Return up to *size* characters from each of some *columns* of a line on, and the characters of the whole line.
 
-    Invalid UTF-8 becomes U+FFFD. The ``\r`` of a line that ends in ``\r\n`` is left out.
-
-    Args:
-        line: All fragments of the line.
-        columns: 1-based; a window behind the end of the line is empty.
-        size: The characters of a window, at most.
+    Columns are 1-based; a text from behind the end of the line is empty. *line* has all fragments of the line. Invalid
+    UTF-8 becomes U+FFFD. The ``\r`` of a line that ends in ``\r\n`` is left out.
     """
     texts = [""] * len(columns)
     seen = 0
@@ -161,7 +153,7 @@ def lines_around(
         begin, first_hit, _ = run[0]
         start = lines_before(source, name, LineStart(first_hit, offsets[first_hit]), first_hit - begin)
         ranges = [(begin, end) for begin, _, end in run]
-        chosen = fragments(_chunks_from(source, name, start.offset), ranges, first=start.number)
+        chosen = fragments(pieces(source, name, start.offset, first_bytes=_AROUND_BYTES), ranges, first=start.number)
         for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
             yield from _parts(name, number, line, columns.get(number, [1]), is_hit=number in columns)
 
@@ -185,15 +177,6 @@ def _runs(
         run.append((begin, number, end))
     if run:
         yield run
-
-
-def _chunks_from(source: ByteSource, name: str, offset: int) -> Iterator[bytes]:
-    """Yield the content of a file from *offset* on, in pieces that grow up to a megabyte."""
-    size_bytes = _AROUND_BYTES
-    while chunk := source.read(name, offset, size_bytes):
-        offset += len(chunk)
-        size_bytes = min(2 * size_bytes, _CHUNK_BYTES)
-        yield chunk
 
 
 def blocks_from_end(source: ByteSource, name: str, hits: Sequence[LineHit], context: int) -> Iterator[Sequence[Line]]:

@@ -45,10 +45,9 @@ class Chunk(NamedTuple):
 
 
 def chunks_of(content: Iterable[bytes], number: int = 1, column: int = 1, offset: int = 0) -> Iterator[Chunk]:
-    """Yield all chunks of a file that have a visible character.
+    """Yield all chunks of a file that have a visible character, from the chunk at *number*, *column* and *offset* on.
 
-    They do not depend on the pieces of *content*, only a few of which are held. *content* begins with a chunk, at
-    *number*, *column* and *offset* of the file.
+    They do not depend on the pieces of *content*, only a few of which are held.
     """
     for text in _texts(content):
         if text.strip():
@@ -67,12 +66,13 @@ def size_bytes_of(text: str) -> int:
 def _texts(content: Iterable[bytes]) -> Iterator[str]:
     held, position = "", 0
     for text in codecs.iterdecode(content, "utf-8", "replace"):
-        held, position = held[position:] + text, 0
+        held += text
         # One character after the chunk must be known, so that each chunk is cut by the same rule.
         while len(held) - position > MAX_CHUNK_CHARS + 1:
             end = _end(held, position)
             yield held[position:end]
             position = end
+        held, position = held[position:], 0
     while position < len(held):
         end = _end(held, position)
         yield held[position:end]
@@ -261,13 +261,9 @@ _REPEATED = 0.9
 
 
 class Candidate(NamedTuple):
-    """A passage that holds a word of the query.
+    """A passage that holds a word of the query; the first one in search order has the *order* 1.
 
-    Attributes:
-        order: Its position among the passages that hold a word, in search order, from 1.
-        path: The file, relative to the workdir.
-        chunk: The text.
-        counts: How often it holds each word, by the word's position.
+    *counts* has how often it holds each word, by the word's position.
     """
 
     order: int
@@ -279,11 +275,7 @@ class Candidate(NamedTuple):
 class Ranking:
     """Ranks passages as they come.
 
-    Attributes:
-        words: The words of the query.
-        total: How many passages hold any of them.
-        passages: How many passages there were.
-        holding: How many of them hold each word, by the word's position.
+    Of the *passages* so far, *total* hold a word of the query; *holding* has how many hold each word, by its position.
     """
 
     def __init__(self, words: Words) -> None:

@@ -143,14 +143,10 @@ _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 
 class FileLines(NamedTuple):
-    """A file or directory, and the lines that a citation names.
+    """A file or directory, relative to the workdir, and the lines that a citation names; no name is the workdir.
 
-    Attributes:
-        name: The file or directory, relative to the workdir; empty for the workdir itself.
-        first: First line, 1-based.
-        last: Last line, inclusive.
-        ranges: First and last line of each cited range between these two, in order; empty if all lines are meant.
-        is_from_end: Whether the citation counts from the end of the file.
+    *ranges* has the first and last line of each cited range from *first* to *last*, in order; empty if all of these are
+    meant. *is_from_end*: the citation counts from the end of the file.
     """
 
     name: str

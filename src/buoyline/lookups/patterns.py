@@ -27,15 +27,11 @@ _BEGINNING_CHARS = 3
 
 
 def required_text(pattern: str) -> str:
-    """Return a text that every match of *pattern* holds, to look for before RE2 is asked.
+    """Return a text that every match of *pattern*, accepted by RE2, holds, to look for before RE2 is asked.
 
-    Args:
-        pattern: In RE2 syntax, accepted by RE2.
-
-    Returns:
-        The longest such text, without blanks at the ends, since a text that begins with a rare character is found
-        faster. Empty if there is none, if *pattern* has a part that is not understood, or if it begins with text,
-        which RE2 uses by itself.
+    It is the longest such text, without blanks at the ends, since a text that begins with a rare character is found
+    faster. It is empty if there is none, if *pattern* has a part that is not understood, or if it begins with text,
+    which RE2 uses by itself.
     """
     runs = [""]
     depth, at = 0, 0
@@ -64,12 +60,7 @@ r"""Returns where the first match between two positions begins, or -1. A match l
 
 @dataclass(frozen=True, slots=True)
 class CompiledPattern:
-    """A compiled pattern.
-
-    Attributes:
-        find_first: Finds the first match.
-        program_size: The number of its instructions. The slowest patterns take 7 ns a byte for each.
-    """
+    """A compiled pattern of *program_size* instructions; the slowest patterns take 7 ns a byte for each."""
 
     find_first: FindFirst
     program_size: int
@@ -92,12 +83,8 @@ def compile_pattern(pattern: str, *, literal: bool = False, ignore_case: bool = 
     """Prepare *pattern* for searching lines of UTF-8.
 
     With RE2 no pattern that a model wrote can hang the process. Python's own `re` takes more than ten seconds for
-    ``(a+)+$`` on thirty characters and holds the interpreter lock meanwhile.
-
-    Args:
-        pattern: A regular expression in RE2 syntax, or plain text.
-        literal: Whether it is plain text.
-        ignore_case: Whether upper and lower case are the same, in all scripts.
+    ``(a+)+$`` on thirty characters and holds the interpreter lock meanwhile. *literal* takes *pattern* for plain text,
+    and *ignore_case* upper and lower case for the same, in all scripts.
 
     Raises:
         ConfigError: *pattern* is empty, holds a line end, is too long, or is not RE2 syntax.
@@ -151,7 +138,9 @@ def _expression(pattern: bytes, *, literal: bool, ignore_case: bool = False) -> 
     options.never_nl = options.never_capture = True
     options.max_mem = _COMPILED_BYTES
     options.log_errors = False
-    expression = pattern if literal else b"(?m)" + _ESCAPE.sub(_anchor_to_line, pattern)
+    anchors = {rb"\A": b"^", rb"\z": b"$"}
+    by_line = _ESCAPE.sub(lambda escape: anchors.get(escape[0], escape[0]), pattern)
+    expression = pattern if literal else b"(?m)" + by_line
     try:
         compiled = re2.compile(expression, options)
     except re2.error as error:
@@ -169,7 +158,3 @@ def _expression(pattern: bytes, *, literal: bool, ignore_case: bool = False) -> 
         return -1 if match is None else int(match.start())
 
     return CompiledPattern(find_first, int(compiled.programsize))
-
-
-def _anchor_to_line(anchor: re.Match[bytes]) -> bytes:
-    return {rb"\A": b"^", rb"\z": b"$"}.get(anchor[0], anchor[0])

@@ -1,7 +1,6 @@
 """`read`: lines of a file, by number."""
 
 import codecs
-import dataclasses
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -148,7 +147,7 @@ def read(
         raise ConfigError("start", f"{path!r} cites none of the lines {first:,} to {last:,}")
     is_from_end = (start < 0 or (start == 1 and resolved.is_from_end)) and column == 1 and first < last
     budget = AnswerBudget(None if whole else max_tokens, counter)
-    page = (LastLinesPage if is_from_end else LinePage)(shown_path(resolved.name), first, last, total, spelling)
+    page = LinePage(shown_path(resolved.name), first, last, total, spelling, is_from_end)
     if whole:
         lines = _whole_lines(texts, resolved.name, ranges, column)
     elif is_from_end:
@@ -196,35 +195,43 @@ def _whole_lines(texts: Texts, name: str, ranges: Sequence[tuple[int, int]], col
 
 @dataclass(frozen=True, slots=True)
 class LinePage:
-    """The text of an answer about lines *first* to *last* of *about*, which has *total* lines."""
+    """The text of an answer about lines *first* to *last* of *about*, which has *total* lines.
+
+    If it *is_from_end*, the first lines are cut. It is then filled from the last line on.
+    """
 
     about: str
     first: int
     last: int
     total: int
     spelling: Spelling
+    is_from_end: bool = False
 
     def frame(self) -> str:
         """Return heading and footer at their longest."""
-        longest = Line("", self.last, MAX_LINE_CHARS, "", rest=1)
-        return self._framed([longest], "")
+        return self._framed([Line("", self.last, MAX_LINE_CHARS, "", rest=1)], "")
 
     def row(self, line: Line) -> str:
-        """Return a line with its number, and how to see its rest if the answer goes on elsewhere."""
+        """Return a line with its number, and how to see its rest if the answer does not go on there."""
         shown = f"{line.label}\t{line.text}\n"
-        if not line.is_abridged:
+        if not line.is_abridged and not (self.is_from_end and line.rest):
             return shown
         on = self.spelling({"start": line.number, "column": line.end_column})
         return f"{shown}[Line {line.number} has {line.rest:,} more characters: {on}]\n"
 
     def text(self, lines: Sequence[Line]) -> str:
-        """Return the whole answer."""
+        """Return the whole answer, with *lines* in the order of the file."""
+        if self.is_from_end:
+            lines = sorted(lines, key=lambda line: line.number)
         return self._framed(lines, "".join(map(self.row, lines)))
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
-        """Return where to go on after *lines*; empty at the end."""
+        """Return where to go on after *lines*, or before them; empty at the end."""
         if not lines:
             return {}
+        if self.is_from_end:
+            oldest = min(line.number for line in lines)
+            return {"end": oldest - 1} if oldest > self.first else {}
         newest = lines[-1]
         if newest.rest and not newest.is_abridged:
             return {"start": newest.number, "column": newest.end_column}
@@ -235,29 +242,7 @@ class LinePage:
             plural = "" if self.total == 1 else "s"
             return f"[{self.about} has {self.total:,} line{plural}; there is no line {self.first:,}.]\n"
         heading = f"[{self.about}, lines {lines[0].number}-{lines[-1].number} of {self.total}. {DATA_LABEL}]\n"
-        return heading + rows + self._footer(self.following(lines))
-
-    def _footer(self, following: dict[str, Any]) -> str:
-        return cut_row(following, self.spelling)
-
-
-class LastLinesPage(LinePage):
-    """The text of an answer that begins with the last line, and cuts the first ones."""
-
-    __slots__ = ()
-
-    def row(self, line: Line) -> str:
-        """Return a line with its number, and how to see its rest: the answer never goes on there."""
-        return super().row(dataclasses.replace(line, is_abridged=line.rest > 0))
-
-    def text(self, lines: Sequence[Line]) -> str:
-        """Return the whole answer, with *lines* in the order of the file."""
-        return super().text(sorted(lines, key=lambda line: line.number))
-
-    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
-        """Return where to go on before *lines*; empty at the first one."""
-        oldest = min(line.number for line in lines)
-        return {"end": oldest - 1} if oldest > self.first else {}
-
-    def _footer(self, following: dict[str, Any]) -> str:
-        return f"[The lines before are cut. To go on, {self.spelling(following)}]\n" if following else ""
+        following = self.following(lines)
+        if self.is_from_end and following:
+            return f"{heading}{rows}[The lines before are cut. To go on, {self.spelling(following)}]\n"
+        return heading + rows + cut_row(following, self.spelling)

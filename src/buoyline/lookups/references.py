@@ -38,16 +38,13 @@ _OTHER_FILES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Offloaded content, and the lines of it that are asked for.
+    """Offloaded content, and the lines of it that are asked for: *first* to *last*, the first one from *column* on.
 
     Attributes:
         name: The file whose lines are counted, relative to the workdir: the view of a result if it has one, as in stubs
             and citations.
         whole: The file with the content itself; differs from `name` if there is a view.
         parts: The journal's record of a result's blocks, in the tool's order; may be empty.
-        first: First line, 1-based.
-        last: Last line, inclusive; `sys.maxsize` for the end.
-        column: The character of line `first` to begin with, 1-based.
         is_narrowed: Whether the caller has named lines.
         cited: First and last line of each place, if the reference names several; else empty.
     """

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from buoyline.errors import ConfigError
 from buoyline.lookups.answer import Answer, AnswerBudget, Counter, Line, Spelling
-from buoyline.lookups.hits import Deadline, Found, LineHit, Search, find, search_for
+from buoyline.lookups.hits import Deadline, Found, Search, find, search_for
 from buoyline.lookups.lines import count_lines, lines_around, lines_from
 from buoyline.lookups.paths import PLACE
 from buoyline.lookups.references import (
@@ -245,7 +245,7 @@ def _range(source: ByteSource, target: Target, total: int, form: _Form) -> Answe
     Raises:
         ConfigError: The first line ends before the column of *target*, or the tokens are too few for anything.
     """
-    page = _RangePage(target, form, len(str(target.last)), total)
+    page = _Page(target, form, len(str(target.last)), total)
     lines = lines_from(source, target.name, target.ranges, target.column, form.budget.max_line_chars)
     shown = form.budget.fill(lines, page)
     if target.column > 1 and not shown[0].content:
@@ -276,7 +276,7 @@ def _matches(source: ByteSource, target: Target, form: _Form, *, pattern: str, s
     heading = f"{count} {'match' if count == '1' else 'matches'} for /{shown_pattern}/{where}"
     around = lines_around(source, target.name, hits, context, first=target.first, last=target.last)
     lines = list(itertools.islice(around, form.budget.max_lines))
-    page = _MatchesPage(target, form, len(str(lines[-1].number)), heading, found, lines)
+    page = _Page(target, form, len(str(lines[-1].number)), total, heading, found, lines)
     shown = form.budget.fill(lines, page)
     if not any(line.is_hit for line in shown):
         # The lines before the first hit have used up the budget, but the caller asked for the hit.
@@ -291,27 +291,22 @@ def _matches(source: ByteSource, target: Target, form: _Form, *, pattern: str, s
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """The text of an answer about lines of *target*, whose numbers take *width* characters."""
+    """The text of an answer about lines of *target*, whose numbers take *width* characters.
+
+    It is about a range of the *total* lines; or, below its *heading*, about the matches *found* and the lines around
+    them, of which it shows the first.
+    """
 
     target: Target
     form: _Form
     width: int
-
-    def heading_of(self, lines: Sequence[Line]) -> str:
-        """Return the heading."""
-        raise NotImplementedError
-
-    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
-        """Return where to go on after *lines*; empty at the end."""
-        raise NotImplementedError
-
-    def guidance(self, position: Mapping[str, Any]) -> str:
-        """Say that the answer is cut; it goes on at *position*."""
-        raise NotImplementedError
+    total: int
+    heading: str = ""
+    found: Found | None = None
+    lines: Sequence[Line] = ()
 
     def frame(self) -> str:
-        longest = Line(self.target.name, self.target.first, MAX_LINE_CHARS, "", rest=1)
-        return self._framed([longest], "")
+        return self._framed([Line(self.target.name, self.target.first, MAX_LINE_CHARS, "", rest=1)], "")
 
     def row(self, line: Line) -> str:
         return f"---\n{self._row(line)}\n"
@@ -330,65 +325,38 @@ class _Page:
         return f"{mark} {str(line.number).rjust(self.width)}{columns}| {line.text}"
 
     def _framed(self, lines: Sequence[Line], rows: str) -> str:
+        heading = self.heading or f"Lines {self.target.first}-{lines[-1].number} of {self.total}"
         notes = [_PARTS.format(name=self.target.name)] if any(line.is_part for line in lines) else []
         notes += self.form.notes
         if following := self.following(lines):
-            notes.append(f"{self.guidance(following)}; to go on, {self.form.spelling(following)}")
-        return "\n\n".join([f"[{self.heading_of(lines)}]", rows, *(f"[{note}]" for note in notes)])
-
-    def from_column(self, line: Line, column: int) -> dict[str, Any]:
-        """Return the arguments of a call that begins within *line*."""
-        return {"reference": f"{self.target.name}:{line.number}:{column}"}
-
-    def after(self, line: Line, last: int) -> dict[str, Any]:
-        """Return the arguments of a call for the lines after *line*, up to *last*; none if it is that line."""
-        return {"line_range": {"start": line.number + 1, "end": last}} if line.number < last else {}
-
-
-@dataclass(frozen=True, slots=True)
-class _RangePage(_Page):
-    total: int
-
-    def heading_of(self, lines: Sequence[Line]) -> str:
-        return f"Lines {self.target.first}-{lines[-1].number} of {self.total}"
+            cut = "context" if "pattern" in following else "output"
+            what = "range" if self.found is None else "search"
+            notes.append(f"{cut} truncated, narrow your {what}; to go on, {self.form.spelling(following)}")
+        return "\n\n".join([f"[{heading}]", rows, *(f"[{note}]" for note in notes)])
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
-        newest = lines[-1]
-        if newest.rest and not newest.is_abridged:
-            return self.from_column(newest, newest.end_column)
-        return self.after(newest, self.target.last)
-
-    def guidance(self, position: Mapping[str, Any]) -> str:
-        del position
-        return "output truncated, narrow your range"
-
-
-@dataclass(frozen=True, slots=True)
-class _MatchesPage(_Page):
-    heading: str
-    found: Found
-    lines: Sequence[Line]
-
-    def heading_of(self, lines: Sequence[Line]) -> str:
-        del lines
-        return self.heading
-
-    def following(self, lines: Sequence[Line]) -> dict[str, Any]:
+        """Return where to go on after *lines*; empty at the end."""
+        name, newest = self.target.name, lines[-1]
+        is_in_line = newest.rest > 0 and not newest.is_abridged
+        in_line = {"reference": f"{name}:{newest.number}:{newest.end_column}"}
+        below = _line_range(newest.number + 1, self.target.last)
+        if self.found is None:
+            return in_line if is_in_line else below
         shown = [line for line in lines if line.is_hit]
-        left: Sequence[LineHit] = self.found.hits[self.target.name][len(shown) :]
-        newest = lines[-1]
+        left = self.found.hits[name][len(shown) :]
         if shown and left and left[0].number == shown[-1].number:
-            return self.from_column(shown[-1], shown[-1].column + 1)
+            return {"reference": f"{name}:{shown[-1].number}:{shown[-1].column + 1}"}
         if left or not self.found.is_all:
-            return self.after(newest, self.target.last)
-        if newest.rest and not newest.is_abridged:
-            return {"pattern": None, **self.from_column(newest, newest.end_column)}
+            return below
+        if is_in_line:
+            return {"pattern": None, **in_line}
         if len(lines) < len(self.lines):
-            return {"pattern": None, **self.after(newest, self.lines[-1].number)}
+            return {"pattern": None, **_line_range(newest.number + 1, self.lines[-1].number)}
         return {}
 
-    def guidance(self, position: Mapping[str, Any]) -> str:
-        return f"{'context' if 'pattern' in position else 'output'} truncated, narrow your search"
+
+def _line_range(first: int, last: int) -> dict[str, Any]:
+    return {"line_range": {"start": first, "end": last}} if first <= last else {}
 
 
 def _whole(workspace: ReadableWorkspace, target: Target, form: _Form, *, is_bounded: bool) -> Retrieved:

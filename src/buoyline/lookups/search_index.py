@@ -77,10 +77,8 @@ class IndexedPassages:
     """What the index knows of a question.
 
     Attributes:
-        files: The files that are indexed; all others must be read.
-        read: Passages that hold a word, in the order of their file, with how often they hold each word.
-        passages: How many there are in *files*.
-        chars: Of all of these.
+        files: The files that are indexed; all others must be read. They have *passages* with *chars* characters.
+        read: Passages that hold a word, by file and in its order, with how often they hold each word.
         unread: How many passages hold a word and were not read.
         unread_holding: How many of those hold a word, by its position in `Words.texts`; about.
         stopped_in: The file in which the time was up; empty if all files are indexed.
@@ -136,17 +134,11 @@ def indexed_passages(texts: Texts, paths: Sequence[str], words: Words, deadline:
 
 
 class _IndexedFile(NamedTuple):
-    """A file in the index.
+    """A file in the index, as it was when it was read.
 
-    Attributes:
-        number: Its number.
-        version: As it was when it was read.
-        state: Whether all of it is indexed, a part, or nothing since it is not text in UTF-8.
-        end: Behind the last byte that was read.
-        tail: Hash of the bytes before.
-        last: Number of its last passage; 0 if it has none.
-        passages: How many it has.
-        chars: Of these.
+    *state* says whether all of it is indexed, a part, or nothing since it is not text in UTF-8. *end* is behind the
+    last byte that was read, and *tail* a hash of the bytes before. It has *passages* with *chars* characters; the
+    number of the last one is *last*, or 0.
     """
 
     number: int

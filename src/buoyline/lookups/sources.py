@@ -7,6 +7,7 @@ are those of the text, which ``summaries.jsonl`` holds in one line of JSON.
 import errno
 import functools
 import re
+import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,11 +49,7 @@ Unread: TypeAlias = dict[str, StorageError]
 
 @contextmanager
 def noting_unread(path: str, unread: Unread) -> Generator[None]:
-    """Note in *unread* if *path* cannot be read.
-
-    Raises:
-        StorageError: It is gone; see `repeated_after_removal`.
-    """
+    """Note in *unread* if *path* cannot be read; if it is gone, the StorageError is for `repeated_after_removal`."""
     try:
         yield
     except StorageError as error:
@@ -62,21 +59,13 @@ def noting_unread(path: str, unread: Unread) -> Generator[None]:
 
 
 def require_some_read(paths: Collection[str], unread: Unread) -> None:
-    """Refuse an answer about *paths* if none of them could be read.
-
-    Raises:
-        StorageError: The reason of the first one.
-    """
+    """Raise the StorageError of the first one of *paths* if none of them could be read."""
     if paths and unread.keys() >= set(paths):
         raise unread[next(iter(paths))]
 
 
 def require_workspace(workspace: object) -> None:
-    """Refuse what is no workspace.
-
-    Raises:
-        ConfigError: It is no workspace.
-    """
+    """Raise ConfigError for what is no workspace."""
     # Not by a protocol's isinstance, which resolves the links of the workdir for `roots`.
     if not hasattr(workspace, "files"):
         raise ConfigError("workspace", f"{type(workspace).__name__} is not a workspace; {instead_of(workspace)}")
@@ -114,6 +103,17 @@ class InMemoryContent:
         """Return the size of the content in bytes."""
         del name
         return len(self.content)
+
+
+def pieces(
+    source: ByteSource, name: str, offset: int, end: int = sys.maxsize, *, first_bytes: int = _CHUNK_BYTES
+) -> Iterator[bytes]:
+    """Yield the content of a file from *offset* up to *end*, in pieces that grow from *first_bytes* to a megabyte."""
+    size_bytes = first_bytes
+    while offset < end and (piece := source.read(name, offset, min(end - offset, size_bytes))):
+        yield piece
+        offset += len(piece)
+        size_bytes = min(2 * size_bytes, _CHUNK_BYTES)
 
 
 def session_in(workspace: ReadableWorkspace, directory: str) -> StoredSession | None:

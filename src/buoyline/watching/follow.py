@@ -47,11 +47,7 @@ class Cursor:
         self._marks = deque(marks, maxlen=_MARKS)
 
     def find(self, journal: File) -> bool:
-        """Go back to the last remembered line that is still there.
-
-        Returns:
-            False if none is: it is another journal, and the position is its beginning.
-        """
+        """Go back to the last remembered line that is still there; False, and the beginning, if none is."""
         while self._marks:
             end, mark = self._marks[-1]
             if end <= journal.size() and journal.read(end - len(mark), len(mark)) == mark:
@@ -137,8 +133,7 @@ class SessionFollower:
     def __init__(self, files: Files, directory: str, session_id: str, *, last: int | None) -> None:
         """Follow the session in *directory*, from *last* events before its end; None: from its beginning.
 
-        Raises:
-            StorageError: The file system refused to show it.
+        Every method raises StorageError if the file system refuses to show the session.
         """
         self.session_id = session_id
         self.directory = directory
@@ -169,9 +164,6 @@ class SessionFollower:
         """Return the events committed since the last look, and whether there are more.
 
         If the journal ends with a batch or summary, it counts only if its bytes are there, as for all readers.
-
-        Raises:
-            StorageError: The file system refused to show it.
         """
         version = self._version(layout.JOURNAL_FILE)
         is_unchanged = version == self._seen
@@ -197,9 +189,6 @@ class SessionFollower:
         """Return events for the files that were there at the last call and are not now.
 
         If the whole directory is removed, there are none: that is an event of its own.
-
-        Raises:
-            StorageError: The file system refused to show the directory.
         """
         names = self._own_names()
         gone = sorted(self._names - names) if names else []

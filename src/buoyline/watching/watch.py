@@ -48,11 +48,7 @@ class Notices:
         self._changes: Generator[set[tuple[Change, str]]] | None = None
 
     def expect(self, directories: Identities) -> bool:
-        """Watch *directories* from now on.
-
-        Returns:
-            Whether they differ from those before, so that an earlier change may have gone unnoticed.
-        """
+        """Watch *directories* from now on; return whether an earlier change in them may have gone unnoticed."""
         if directories == self._directories:
             return False
         self.close()
@@ -164,10 +160,8 @@ class Watch:
         """Yield events, in the order of each session, and an empty list between two looks at everything.
 
         Nothing is read in advance: the next look happens when the next list is asked for. Empty lists come about every
-        second, so that the caller can stop.
-
-        Args:
-            follow: Wait for more; otherwise end with the events that exist. Later rounds continue from there.
+        second, so that the caller can stop. Without *follow* they end with the events that exist; later rounds continue
+        from there.
 
         Raises:
             FormatVersionError: A newer buoyline wrote the workspace.
@@ -193,16 +187,10 @@ class Watch:
                     yield []
 
     def history(self, is_enough: Callable[[float], bool]) -> Iterator[list[WorkspaceEvent]]:
-        """Yield the past events, session by session, the last active one first.
+        """Yield the past events, session by session, the last active one first. Raises as `rounds`.
 
-        Args:
-            is_enough: Called before a session is read, with the time of the last write to its journal in seconds since
-                1970. If it returns True, neither this session nor those after it are read, and no `rounds` may follow.
-
-        Raises:
-            FormatVersionError: As for `rounds`, also the others.
-            CorruptError: See above.
-            StorageError: See above.
+        Before a session is read, *is_enough* is called with the time of the last write to its journal in seconds since
+        1970. If it returns True, neither this session nor those after it are read, and no `rounds` may follow.
         """
         names = self._names()
         with self._files.held(layout.SESSIONS) if names else nullcontext(self._files) as sessions:
