@@ -106,7 +106,6 @@ class _SessionCalls:
         self._mentions: Mapping[str, Sequence[int]] | None = None
 
     def owner_of_line(self, line: int) -> Owner:
-        """Return whom a line of the transcript belongs to."""
         number = self._number_at(line, "line", "line")
         if number < 0:
             return NOBODY
@@ -135,7 +134,6 @@ class _SessionCalls:
         return list(zip(itertools.accumulate(sizes), [around, *parts, around], strict=True))
 
     def owner_of_result(self, file: str) -> Owner:
-        """Return the call whose result is in *file*."""
         if file not in self._results:
             self._results[file] = self._found_owner(file)
         return self._results[file]
@@ -187,11 +185,7 @@ class _SessionCalls:
         return self._batches[at].first + bisect_right(self._places_in(at), position, key=attrgetter(of_place)) - 1
 
     def _place(self, number: int) -> _Place:
-        """Return where message *number* is.
-
-        Raises:
-            MessageError: No record of the journal names it: that of its batch is damaged.
-        """
+        """Return where message *number* is; raise MessageError if the record of its batch is damaged."""
         at = bisect_right(self._batches, number, key=attrgetter("first")) - 1
         places = self._places_in(at) if at >= 0 else ()
         if not places or number - self._batches[at].first >= len(places):
@@ -212,11 +206,7 @@ class _SessionCalls:
         return self._places[at]
 
     def _message(self, number: int) -> Message:
-        """Return an archived message.
-
-        Raises:
-            MessageError: It is not what was written.
-        """
+        """Return an archived message; raise MessageError if it is not what was written."""
         if number not in self._messages:
             place = self._place(number)
             line = self._session.files.read(self._session.name(layout.CONTEXT_FILE), place.offset, place.size_bytes)

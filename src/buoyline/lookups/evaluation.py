@@ -344,7 +344,6 @@ def _stored(value: Any) -> Any:
 
 
 def _described(database: sqlite3.Connection, tables: Mapping[str, int]) -> str:
-    """List the tables with their columns."""
     return "; ".join(
         f"table {name} with {count:,} rows of "
         + ", ".join(column for _, column, *_ in database.execute(f"PRAGMA table_info({_quoted(name)})"))[:400]
@@ -356,11 +355,7 @@ def _described(database: sqlite3.Connection, tables: Mapping[str, int]) -> str:
 
 
 def _parsed(text: str) -> Document:
-    """Return the JSON document in *text*, or the list of its JSON lines, rows or records.
-
-    Raises:
-        ValueError: It has none of these forms.
-    """
+    """Return the JSON document in *text*, or the list of its JSON lines, rows or records; else raise ValueError."""
     try:
         return Document(json.loads(text))
     except ValueError as error:
@@ -410,7 +405,8 @@ def _rows(text: str, delimiter: str) -> Document:
         ValueError: Too many lines have another form.
     """
     lines = _fields(text, delimiter)
-    names = [name.strip() for name in next(lines).fields]
+    _, heading, _ = next(lines)
+    names = [name.strip() for name in heading]
     if len(set(names)) < len(names) or not all(names):
         raise ValueError("the names of columns in its first line are not different")
     rows: list[Row] = []
@@ -431,19 +427,10 @@ def _rows(text: str, delimiter: str) -> Document:
     return Document(_with_numbers(rows, odd.values()), note if odd else "")
 
 
-class _Fields(NamedTuple):
-    """A line of a table."""
+def _fields(text: str, delimiter: str) -> Iterator[tuple[int, list[str], bool]]:
+    """Yield number and fields of the lines of a table that are not blank, and whether their quotes are broken.
 
-    number: int
-    fields: list[str]
-    is_broken: bool = False
-
-
-def _fields(text: str, delimiter: str) -> Iterator[_Fields]:
-    """Yield the lines of a table that are not blank; a last line that is cut may have broken quotes.
-
-    Raises:
-        csv.Error: A quote is not closed, and many lines follow it.
+    A last line that is cut may have broken quotes. Raises csv.Error if many lines follow a quote that is not closed.
     """
     newest = [""]
 
@@ -461,10 +448,10 @@ def _fields(text: str, delimiter: str) -> Iterator[_Fields]:
         except csv.Error:
             if reader.line_num > number + 1:
                 raise
-            yield _Fields(reader.line_num, next(csv.reader(newest, delimiter=delimiter)), is_broken=True)
+            yield reader.line_num, next(csv.reader(newest, delimiter=delimiter)), True
         else:
             if fields:
-                yield _Fields(reader.line_num, fields)
+                yield reader.line_num, fields, False
         number = reader.line_num
 
 

@@ -177,7 +177,6 @@ class _Page:
         return self._heading(entries) + rows + cut_row(self.following(entries), self.spelling)
 
     def following(self, entries: Sequence[_Entry]) -> dict[str, Any]:
-        """Return where to go on after *entries*; empty at the end."""
         return {"after": entries[-1].path} if entries and len(entries) < len(self.left) else {}
 
     def _heading(self, entries: Sequence[_Entry]) -> str:

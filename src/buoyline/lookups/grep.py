@@ -246,7 +246,6 @@ class _Page:
         return self._heading(lines) + "".join(map(self.row, lines)) + self._footer(lines)
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
-        """Return where to go on after *lines*; empty if no hit is left."""
         shown = [line for line in lines if line.is_hit]
         is_at_end = self.found.is_all or self.found.stopped_in
         if is_at_end and len(shown) >= sum(map(len, self.found.hits.values())):

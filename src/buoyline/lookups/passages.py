@@ -80,7 +80,6 @@ def _texts(content: Iterable[bytes]) -> Iterator[str]:
 
 
 def _end(text: str, start: int) -> int:
-    """Return the end of the chunk that begins at *start*."""
     most = start + MAX_CHUNK_CHARS
     heading = text.find("\n#", start + _BEFORE_HEADING_CHARS, most + 1) + 1
     blank = text.find("\n\n", start + _BEFORE_BLANK_CHARS, most) + 2

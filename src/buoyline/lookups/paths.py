@@ -195,19 +195,17 @@ def resolve_path(
     refused: InvalidNameError | None = None
     for spelled in spellings(path):
         try:
-            resolved = _at_path(workspace, spelled, directory, confined=confined)
+            for name, lines in _readings(spelled):
+                found = _existing(workspace, name, directory, confined=confined)
+                if found is not None:
+                    return _cited(workspace, found, lines)
         except InvalidNameError as error:  # it may still be an id
             refused = refused or error
-        else:
-            if resolved is not None:
-                return resolved
     for spelled in spellings(path):
-        resolved = _by_name(workspace, spelled, session)
-        if resolved is not None:
-            return resolved
-    if refused is not None:
-        raise refused
-    raise _nothing(workspace, path, session, confined=confined)
+        for name, lines in _readings(spelled):
+            if found := _file_named(workspace, name, session):
+                return _cited(workspace, found, lines)
+    raise refused or _nothing(workspace, path, session, confined=confined)
 
 
 def resolve_file(
@@ -253,45 +251,29 @@ def _children(files: Files, directory: str) -> list[tuple[str, Status]]:
     return [(above + name, entries[name]) for name in reversed(list(entries)) if not name.startswith(".")]
 
 
-def _at_path(workspace: ReadableWorkspace, path: str, directory: str, *, confined: bool) -> FileLines | None:
-    """Return the file or directory at *path*, or at *path* without the lines that it cites."""
-    name = _existing(workspace, path, directory, confined=confined)
-    if name is not None:
-        return FileLines(name)
-    citation = _CITATION.fullmatch(path)
-    name = _existing(workspace, citation[1], directory, confined=confined) if citation else None
-    return _cited(workspace, name, citation[2]) if citation and name is not None else None
-
-
-def _by_name(workspace: ReadableWorkspace, text: str, session: str | None) -> FileLines | None:
-    """Return the one file whose name or id is *text*, or *text* without the lines that it cites.
-
-    Raises:
-        NotFoundError: It means several.
-        StorageError: It is a link.
-    """
+def _readings(text: str) -> list[tuple[str, str]]:
+    """Return *text* as a name without lines; and if it may be a citation, its name and its lines."""
     citation = _CITATION.fullmatch(text)
-    for name in (text, *([citation[1]] if citation else [])):
-        files = files_named(workspace, name, session)
-        if len(files) > 1:
-            listed = ", ".join(map(shown_path, files[:_MAX_LISTED]))
-            more = f" and {len(files) - _MAX_LISTED:,} more" if len(files) > _MAX_LISTED else ""
-            raise NotFoundError("single file", name, f"it may mean {listed}{more}; give one of these paths")
-        if files and _is_there(workspace, files[0]):
-            if citation is None or name == text:
-                return FileLines(files[0])
-            return _cited(workspace, files[0], citation[2])
-    return None
+    return [(text, ""), *([(citation[1], citation[2])] if citation else [])]
+
+
+def _file_named(workspace: ReadableWorkspace, name: str, session: str | None) -> str | None:
+    """Return the one file whose name or id is *name*; raise NotFoundError if it means several."""
+    files = files_named(workspace, name, session)
+    if len(files) > 1:
+        listed = ", ".join(map(shown_path, files[:_MAX_LISTED]))
+        more = f" and {len(files) - _MAX_LISTED:,} more" if len(files) > _MAX_LISTED else ""
+        raise NotFoundError("single file", name, f"it may mean {listed}{more}; give one of these paths")
+    return files[0] if files and _is_there(workspace, files[0]) else None
 
 
 def _cited(workspace: ReadableWorkspace, name: str, lines: str) -> FileLines:
-    """Return the *lines* of a citation, such as ``120-135,141`` or ``-60``, in the file *name*.
+    """Return the *lines* of a citation, such as ``120-135,141`` or ``-60``, in the file *name*; all if there are none.
 
-    A single line of ``summaries.jsonl`` is the section of that summary.
-
-    Raises:
-        ConfigError: They cannot be lines, or are before the first line of the file.
+    A single line of ``summaries.jsonl`` is the section of that summary. Raises ConfigError for what cannot be lines.
     """
+    if not lines:
+        return FileLines(name)
     from_end = _FROM_END.fullmatch(lines)
     if from_end is not None:
         found = _from_end(workspace, name, int(from_end[1]), int(from_end[2] or 1))
@@ -321,16 +303,15 @@ def _from_end(workspace: ReadableWorkspace, name: str, first: int, last: int) ->
 
 
 def _nothing(workspace: ReadableWorkspace, path: str, session: str | None, *, confined: bool) -> NotFoundError:
-    """Return the error that says where *path* was looked for, and which names are near."""
-    citation = _CITATION.fullmatch(path)
-    if is_section_name((citation[1] if citation else path).rpartition("/")[2]):
+    *_, (named, _) = _readings(path)
+    if is_section_name(named.rpartition("/")[2]):
         counts = [count_summaries(workspace, directory) for directory in directories_of(workspace, session)]
         count = max(counts, default=0)
         return NotFoundError(
             "section", shortened(path), f"the session has {count:,} summar{'y' if count == 1 else 'ies'}"
         )
     own = [] if confined else [name for name in workspace.files.names("") if not name.startswith(".")]
-    names = near(citation[1] if citation else path, [*own, *names_in(workspace, session)])
+    names = near(named, [*own, *names_in(workspace, session)])
     nearest = f"; near are {', '.join(map(shown_path, names))}" if names else ""
     root = shown_path(workspace.roots[0])
     place = f"session {session!r}" if session is not None else f"{root} and its sessions"

@@ -167,7 +167,6 @@ def read(
 
 
 def _last_lines(ranges: Sequence[tuple[int, int]], count: int) -> Sequence[tuple[int, int]]:
-    """Return the last *count* lines in *ranges*."""
     kept: list[tuple[int, int]] = []
     for first, last in reversed(ranges):
         if count > 0:
@@ -177,11 +176,7 @@ def _last_lines(ranges: Sequence[tuple[int, int]], count: int) -> Sequence[tuple
 
 
 def _whole_lines(texts: Texts, name: str, ranges: Sequence[tuple[int, int]], column: int) -> Iterator[Line]:
-    """Yield the lines in *ranges* in full, the first one from *column* on.
-
-    Raises:
-        ConfigError: They have more than 20 million characters.
-    """
+    """Yield the lines in *ranges* in full, the first one from *column* on; raise ConfigError if they are too much."""
     left = MAX_WHOLE_CHARS
     chosen = fragments(texts.chunks(name), ranges)
     for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):

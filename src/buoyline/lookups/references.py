@@ -130,11 +130,7 @@ def _with_view(workspace: ReadableWorkspace, name: str) -> Target:
 
 
 def _require_offloaded(workspace: ReadableWorkspace, name: str, session: str | None) -> None:
-    """Refuse a file that was not offloaded, or not by *session*.
-
-    Raises:
-        NotFoundError: *name* is such a file.
-    """
+    """Raise NotFoundError for a file that was not offloaded, or not by *session*."""
     directory, _, file = name.rpartition("/")
     if layout.digest_in(name) is not None:
         return

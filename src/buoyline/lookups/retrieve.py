@@ -195,11 +195,7 @@ def _lines(source: ByteSource, target: Target, form: _Form, options: _Options) -
 
 
 def _narrowed(target: Target, total: int, line_range: Mapping[str, Any] | None) -> Target:
-    """Return the lines of *target* that are within *line_range*.
-
-    Raises:
-        ConfigError: There are none.
-    """
+    """Return the lines of *target* that are within *line_range*; raise ConfigError if there are none."""
     start, end = (1, total) if line_range is None else _bounds(line_range, total)
     narrowed = replace(target, first=max(start, target.first), last=min(end, target.last, total))
     ranges = narrowed.ranges
@@ -240,11 +236,7 @@ def _whole_number(name: str, value: Any) -> int:
 
 
 def _range(source: ByteSource, target: Target, total: int, form: _Form) -> Answer:
-    """Show the lines of *target*, each of up to 1,000 characters; a single one for as long as the budget lasts.
-
-    Raises:
-        ConfigError: The first line ends before the column of *target*, or the tokens are too few for anything.
-    """
+    """Show the lines of *target*, each of up to 1,000 characters; a single one for as long as the budget lasts."""
     page = _Page(target, form, len(str(target.last)), total)
     lines = lines_from(source, target.name, target.ranges, target.column, form.budget.max_line_chars)
     shown = form.budget.fill(lines, page)
@@ -254,11 +246,9 @@ def _range(source: ByteSource, target: Target, total: int, form: _Form) -> Answe
 
 
 def _matches(source: ByteSource, target: Target, form: _Form, *, pattern: str, search: Search, context: int) -> Answer:
-    """Show the lines of *target* that match, with the lines of context that are within it.
+    """Show the lines of *target* that match, counted up to 10,000 hits, with lines of context; or say that none does.
 
-    Returns:
-        An answer with `Answer.total` matching lines, counted up to 10,000 hits; a line over 1,000 characters is shown
-        around each of its matches. Without a match the answer has no lines, and says so.
+    A line over 1,000 characters is shown around each of its matches.
     """
     begin = target.first, target.column
     ranges = {target.name: target.ranges}
@@ -335,7 +325,6 @@ class _Page:
         return "\n\n".join([f"[{heading}]", rows, *(f"[{note}]" for note in notes)])
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
-        """Return where to go on after *lines*; empty at the end."""
         name, newest = self.target.name, lines[-1]
         is_in_line = newest.rest > 0 and not newest.is_abridged
         in_line = {"reference": f"{name}:{newest.number}:{newest.end_column}"}

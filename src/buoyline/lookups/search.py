@@ -209,7 +209,6 @@ class _Page:
         return self._heading(len(passages)) + "".join(map(self.row, passages)) + self._footer(len(passages))
 
     def following(self, count: int) -> dict[str, Any]:
-        """Return where to go on after *count* passages; empty at the end."""
         end = self.start + count
         return {"start": end} if end <= self.ranked else {}
 

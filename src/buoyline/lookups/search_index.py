@@ -418,30 +418,23 @@ class _Lookup:
 
 
 def _number(cursor: sqlite3.Cursor) -> int:
-    """Return the only value of the only row."""
     return int(cursor.fetchone()[0])
 
 
 def _require_numbers(*values: object) -> None:
-    """Check values of the index, since SQLite has no checksums.
-
-    Raises:
-        DatabaseError: One of them is no number of things or bytes.
-    """
+    """Raise DatabaseError for a value that is no number of things or bytes: SQLite has no checksums."""
     if not all(isinstance(value, int) and value >= 0 for value in values):
         raise sqlite3.DatabaseError("a value is no number")
 
 
 def _quoted(term: str) -> str:
-    """Return a term as FTS5 spells it."""
     return '"' + term.replace('"', '""') + '"'
 
 
 def _strict_pieces(files: Files, path: str, offset: int, end: int) -> Iterator[bytes]:
     """Yield the bytes of a file from *offset* to *end*.
 
-    Raises:
-        UnicodeDecodeError: They are not UTF-8, so that places in the text tell nothing of places in the file.
+    If they are not UTF-8, UnicodeDecodeError is raised: places in the text would say nothing about places in the file.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     with files.open(path) as file:

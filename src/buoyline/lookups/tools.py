@@ -91,7 +91,6 @@ _POSITIVE = {"type": "integer", "minimum": 1}
 
 
 def _schema(required: Sequence[str], **properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the JSON Schema of a tool's arguments."""
     own = {name: dict(schema) for name, schema in properties.items()}  # a framework may change one in place
     return {"type": "object", "properties": own, "required": [*required]}
 
@@ -230,11 +229,7 @@ def _error_line(error: BuoylineError, workspace: ReadableWorkspace) -> str:
 
 
 def _current(session_id: SessionId) -> str | None:
-    """Return the session of a call. None means every session, so a function must not return it.
-
-    Raises:
-        InvalidNameError: A function returned something that cannot be the id of a session.
-    """
+    """Return the session of a call. None means every session, so a function that returns it raises InvalidNameError."""
     if not callable(session_id):
         return session_id
     current = session_id()
