@@ -3,7 +3,7 @@
 Each answer is bounded in tokens, numbers its lines, is labelled as data, and says how to go on if it is cut. The
 lookups reach nothing outside the workspace and write nothing.
 
-All lookups block, and take the same arguments after their own:
+All lookups block. They share these arguments, of which `retrieve` has no ``confined``:
 
 - ``session``: the session whose directory is tried first for a relative path. `grep` and `search` without a path look
   in it alone, `glob` lists it alone, and `retrieve` returns nothing of another. None: every session.

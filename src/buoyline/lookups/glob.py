@@ -86,26 +86,6 @@ def glob(
     )
 
 
-def files_matching(
-    workspace: ReadableWorkspace, pattern: str, session: str | None, unread: Unread, *, confined: bool = False
-) -> list[str]:
-    """Return the files that match *pattern* in the directory of *session*, else in the workdir unless *confined*.
-
-    *unread* gets the directories below that cannot be listed.
-
-    Raises:
-        NotFoundError: There is no such session.
-    """
-    own = [] if session is None else [directory_of(workspace, session)]
-    if len(pattern) > MAX_PATTERN_CHARS:
-        return []
-    for directory in own if confined else [*own, ""]:
-        entries = _entries(workspace.files, directory, _without_root(workspace, pattern), unread)
-        if names := [entry.path for entry in entries if entry.size_bytes is not None]:
-            return names
-    return []
-
-
 def _without_root(workspace: ReadableWorkspace, pattern: str) -> str:
     return next((pattern[len(root) + 1 :] for root in workspace.roots if pattern.startswith(f"{root}/")), pattern)
 
@@ -252,7 +232,7 @@ def _given(
             resolved = resolve_path(workspace, each, session, confined=confined)
         except NotFoundError:
             is_glob = bool(_GLOB & set(each))
-            names = set(files_matching(workspace, each, session, unread, confined=confined) if is_glob else ())
+            names = set(_files_matching(workspace, each, session, unread, confined=confined) if is_glob else ())
             if not names:
                 raise
             # Of a result with a view only the view, which can be read: both have the same content.
@@ -263,6 +243,20 @@ def _given(
                 continue
             below = entries_below(files, resolved.name, unread)
             yield from (FileLines(name) for name, size_bytes in below if size_bytes is not None)
+
+
+def _files_matching(
+    workspace: ReadableWorkspace, pattern: str, session: str | None, unread: Unread, *, confined: bool
+) -> list[str]:
+    """Return the files that match *pattern* in the directory of *session*, else in the workdir unless *confined*."""
+    own = [] if session is None else [directory_of(workspace, session)]
+    if len(pattern) > MAX_PATTERN_CHARS:
+        return []
+    for directory in own if confined else [*own, ""]:
+        entries = _entries(workspace.files, directory, _without_root(workspace, pattern), unread)
+        if names := [entry.path for entry in entries if entry.size_bytes is not None]:
+            return names
+    return []
 
 
 def _readable(workspace: ReadableWorkspace, session: str | None, unread: Unread) -> Iterator[str]:

@@ -88,7 +88,7 @@ def retrieve(
     """Retrieve offloaded content: whole in its own types, some lines of it, or the lines that match a pattern.
 
     Lines are counted as in stubs and citations: in the view of a result if it has one. If no line of the view matches,
-    the result itself is searched, since the view may have split a match over two lines. Blocking.
+    the result itself is searched, since the view may have split a match over two lines.
 
     *reference* has any form that `buoyline.lookups.references.resolve_reference` knows. In memory, retrieving content
     counts as its use. *pattern* is a regular expression in RE2 syntax. Any other text is searched for as it is, and the
@@ -123,14 +123,13 @@ def retrieve(
     if pattern is None and line_range is None and context_lines is None and not target.is_narrowed:
         return _whole(workspace, target, form, is_bounded=max_tokens is not None)
     context = _context(context_lines)
-    media = [part.get("path", "") for part in target.parts if "path" in part]
-    if not is_text(workspace, target.whole):
-        media = [target.whole]
-    elif not media or workspace.files.size(target.whole):
-        options = _Options(pattern, line_range, context, timeout_s)
-        return Retrieved.shown(_lines(workspace.files, target, form, options))
-    problem = f"cannot search binary content ({', '.join(map(layout.media_type_of, media[:_MAX_NAMED_MEDIA]))})"
-    raise ConfigError("reference", f"{problem}; leave out pattern, line_range and context_lines to get it whole")
+    is_blob = not is_text(workspace, target.whole)
+    media = [target.whole] if is_blob else [part.get("path", "") for part in target.parts if "path" in part]
+    if is_blob or (media and not workspace.files.size(target.whole)):
+        problem = f"cannot search binary content ({', '.join(map(layout.media_type_of, media[:_MAX_NAMED_MEDIA]))})"
+        raise ConfigError("reference", f"{problem}; leave out pattern, line_range and context_lines to get it whole")
+    options = _Options(pattern, line_range, context, timeout_s)
+    return Retrieved.shown(_lines(workspace.files, target, form, options))
 
 
 def retrieve_lines(
@@ -320,8 +319,8 @@ class _Page:
         notes += self.form.notes
         if following := self.following(lines):
             cut = "context" if "pattern" in following else "output"
-            what = "range" if self.found is None else "search"
-            notes.append(f"{cut} truncated, narrow your {what}; to go on, {self.form.spelling(following)}")
+            narrowed = "range" if self.found is None else "search"
+            notes.append(f"{cut} truncated, narrow your {narrowed}; to go on, {self.form.spelling(following)}")
         return "\n\n".join([f"[{heading}]", rows, *(f"[{note}]" for note in notes)])
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:
