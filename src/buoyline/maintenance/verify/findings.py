@@ -1,9 +1,19 @@
-"""The findings and the report of a verification. Source: docs/format.md, "Verify"."""
+"""The findings and the report of a verification, and the findings that several checks make.
 
-from collections.abc import Mapping
+Source: docs/format.md, "Verify".
+"""
+
+import reprlib
+import stat
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+
+from buoyline.errors import FORBIDDEN_ERRNOS, MessageError, StorageError
+from buoyline.messages.jsonl import parse
+from buoyline.workspace import File, Files, Status, layout
 
 Severity: TypeAlias = Literal["damage", "warning", "note"]
 
@@ -100,3 +110,94 @@ def in_order(findings: list[IntegrityFinding]) -> tuple[IntegrityFinding, ...]:
         return SEVERITIES.index(found.severity), found.path, *place, found.kind, found.message
 
     return tuple(sorted(dict.fromkeys(findings), key=rank))
+
+
+_PERMISSIONS = 0o777
+_DIRECTORY_MODE = 0o700
+_FILE_MODE = 0o600
+_MAX_DOCUMENT_BYTES = 1 << 20
+_TYPES = {
+    stat.S_IFREG: "file",
+    stat.S_IFDIR: "directory",
+    stat.S_IFLNK: "link",
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+}
+
+
+@contextmanager
+def refusals(files: Files, findings: list[IntegrityFinding]) -> Generator[None]:
+    """Add a finding to *findings* if the file system refuses within the block, and go on behind the block."""
+    try:
+        yield
+    except StorageError as error:
+        findings.append(unreadable(files, error))
+
+
+def unreadable(files: Files, error: StorageError) -> IntegrityFinding:
+    """Return a finding for a file that the file system refuses to show."""
+    path = str(error.filename).removeprefix(files.path("")).removeprefix("/")
+    way_out = "; run this command as its owner" if error.errno in FORBIDDEN_ERRNOS else ""
+    return finding("unreadable", path, f"cannot be read: {error.strerror}{way_out}")
+
+
+def leftover(path: str) -> IntegrityFinding:
+    """Return a finding for an unfinished file, whose name begins with ``.tmp-``."""
+    return finding("leftover", path, "is unfinished: a writer is at work, or a crash left it; nobody reads it")
+
+
+def foreign(path: str, kind: str) -> IntegrityFinding:
+    """Return a finding for a *path* that is not a *kind*, though it is among them."""
+    return finding("foreign-entry", path, f"is not a {kind} of buoyline, and was ignored; nothing here needs it")
+
+
+def faults_of(path: str, status: Status, *, is_directory: bool = False) -> list[IntegrityFinding]:
+    """Check type and mode of a file or directory of buoyline, itself: links are not followed."""
+    expected, mode = (stat.S_IFDIR, _DIRECTORY_MODE) if is_directory else (stat.S_IFREG, _FILE_MODE)
+    found = stat.S_IFMT(status.st_mode)
+    if found != expected:
+        reason = f"is a {_TYPES.get(found, 'device')} where a {_TYPES[expected]} belongs; move it away"
+        return [finding("file-type", path, reason)]
+    permissions = status.st_mode & _PERMISSIONS
+    if permissions != mode:
+        reason = f"has mode {permissions:04o} instead of {mode:04o}; set it with chmod"
+        return [finding("wrong-mode", path, reason)]
+    return []
+
+
+def faults_of_format(path: str, version: object) -> list[IntegrityFinding]:
+    """Check that this version of buoyline reads the format *version* that a file names; None if it names none."""
+    if isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= layout.FORMAT:
+        return []
+    if version is None:
+        reason = 'is damaged (no "format" key); restore it with `buoyline repair --from BACKUP`'
+    else:
+        newest = f"has format {reprlib.repr(version)}, and this buoyline reads {layout.FORMAT} and older"
+        reason = f"{newest}; upgrade buoyline, or restore the file from a copy"
+    return [finding("format", path, reason)]
+
+
+def set_aside(files: Files, directory: str) -> Iterator[IntegrityFinding]:
+    """Yield a finding for each entry of the ``torn/`` called *directory*; none if there is no such directory.
+
+    Raises:
+        StorageError: It cannot be listed.
+    """
+    if not files.is_directory(directory):
+        return
+    for name, status in files.entries(directory).items():
+        path = f"{directory}/{name}"
+        if name.startswith(layout.TEMPORARY_PREFIX):
+            yield leftover(path)
+        else:
+            yield from faults_of(path, status)
+            reason = f"{status.st_size:,} bytes were set aside; nobody reads them, but look before you delete them"
+            yield finding("torn-bytes", path, reason)
+
+
+def document_in(handle: File) -> object:
+    """Return the JSON value of a small file; None if it holds none."""
+    try:
+        return parse(handle.read(0, _MAX_DOCUMENT_BYTES))
+    except MessageError:
+        return None

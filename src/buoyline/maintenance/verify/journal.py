@@ -5,7 +5,6 @@ ones to the same index.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from buoyline.maintenance.verify.findings import IntegrityFinding, finding
@@ -48,112 +47,81 @@ def lines_of(chunks: Iterable[bytes]) -> Iterator[FileLine]:
         yield FileLine(number, offset, size, bytes(kept), is_ended=False)
 
 
-class BadLines(NamedTuple):
-    """A run of lines that are not records: the first one, their number, and their bytes."""
-
-    first: FileLine
-    lines: int
-    size: int
-
-    def and_line(self, line: FileLine) -> "BadLines":
-        """Return the run with *line* added."""
-        return BadLines(self.first, self.lines + 1, self.size + line.size + line.is_ended)
-
-
-@dataclass(slots=True)
 class Scan:
     """Reads a journal.
 
     Attributes:
-        path: Of the journal, relative to the workspace.
         index: The good records.
         findings: The bad ones.
         stubs: For each result file that stubs refer to: the journal's first line that says so.
         rebuilt: For each batch whose record was once lost: the index behind its last message.
     """
 
-    path: str
-    index: Index = field(default_factory=Index)
-    findings: list[IntegrityFinding] = field(default_factory=list[IntegrityFinding])
-    stubs: dict[str, int] = field(default_factory=dict[str, int])
-    rebuilt: set[int] = field(default_factory=set[int])
-    _bad: BadLines | None = None
-    _behind: list[tuple[Record, FileLine]] = field(default_factory=list[tuple[Record, FileLine]])
-    _losses: set[str] = field(default_factory=set[str])
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every record of the journal is good."""
-        return not self.findings
+    def __init__(self, path: str) -> None:
+        """Prepare to read the journal that findings call *path*."""
+        self.path = path
+        self.index = Index()
+        self.findings: list[IntegrityFinding] = []
+        self.stubs: dict[str, int] = {}
+        self.rebuilt: set[int] = set()
+        self._may_skip: set[str] = set()  # kinds of records that may begin behind a gap: one before them was lost
 
     def read(self, lines: Iterable[FileLine]) -> None:
         """Check all *lines* of the journal and add the good ones to the index."""
+        first_bad: FileLine | None = None  # of a run of lines that are not records
+        bad_lines = bad_bytes = 0
+        behind: list[tuple[Record, FileLine]] = []  # records behind them that a crash may have left there
         for line in lines:
             record = decode(line.content) if line.is_ended else None
             if record is None:
-                self._bad = (self._bad or BadLines(line._replace(content=b""), 0, 0)).and_line(line)
-            elif self._bad is not None and synced_before(record).journal <= self._bad.first.offset:
-                self._behind.append((record, line))
+                first_bad = first_bad or line._replace(content=b"")
+                bad_lines, bad_bytes = bad_lines + 1, bad_bytes + line.size + line.is_ended
+            elif first_bad is not None and synced_before(record).journal <= first_bad.offset:
+                behind.append((record, line))
             else:
-                self._report_loss()
+                if first_bad is not None:
+                    are = "line is not a record" if bad_lines == 1 else f"{bad_lines:,} lines are not records"
+                    lost = "what was committed there is not known; restore it from a copy"
+                    self._lose(first_bad, f"{are}, although records follow: {lost}")
+                    first_bad, bad_lines, bad_bytes = None, 0, 0
+                for held in behind:
+                    self._take(*held)
+                behind.clear()
                 self._take(record, line)
-        self._report_tail()
-
-    def _take(self, record: Record, line: FileLine) -> None:
-        fault = fault_of(record)
-        if fault:
-            self._lose(line, f"the record {fault}; buoyline did not write it, and verify skips it")
-            return
-        self._check_place(record, line)
-        self.index.end = line.offset
-        self.index.absorb(line.content + b"\n")
-        if record["op"] == "stub":
-            self.stubs.setdefault(record["path"], line.number)
-        elif record["op"] == "batch" and record.get("rebuilt"):
-            self.rebuilt.add(self.index.messages)
-
-    def _check_place(self, record: Record, line: FileLine) -> None:
-        """Check that a batch or summary begins at the end of the one before it."""
-        found, expected = _places(record, self.index)
-        may_skip = record["op"] in self._losses
-        self._losses.discard(record["op"])
-        # If a record between them was lost, its bytes lie between them, and the loss is reported already.
-        if found != expected and not (may_skip and all(f >= e for f, e in zip(found, expected, strict=True))):
-            reason = f"the {record['op']} does not follow the one before it; restore the journal from a copy"
-            self.findings.append(finding("gap", self.path, reason, line=line.number, offset=line.offset))
+        if first_bad is not None:
+            kind, reason = "torn-tail", "a crash left part of a record; the next writer sets it aside in torn/"
+            if first_bad.is_ended:
+                kind, reason = "bad-last-record", _BAD_LAST_RECORD
+            bad_bytes += sum(line.size + 1 for _, line in behind)
+            place = {"line": first_bad.number, "offset": first_bad.offset}
+            self.findings.append(finding(kind, self.path, f"{bad_bytes:,} bytes: {reason}", **place))
 
     def _lose(self, line: FileLine, reason: str) -> None:
         self.findings.append(finding("bad-record", self.path, reason, line=line.number, offset=line.offset))
-        self._losses = {"batch", "summary"}
+        self._may_skip = {"batch", "summary"}
 
-    def _report_loss(self) -> None:
-        if self._bad is not None:
-            lines = "line is not a record" if self._bad.lines == 1 else f"{self._bad.lines:,} lines are not records"
-            reason = f"{lines}, although records follow: what was committed there is not known; restore it from a copy"
-            self._lose(self._bad.first, reason)
-            self._bad = None
-            for record, line in self._behind:
-                self._take(record, line)
-            self._behind.clear()
-
-    def _report_tail(self) -> None:
-        if self._bad is None:
+    def _take(self, record: Record, line: FileLine) -> None:
+        """Add *record* to the index; a batch or summary has to begin at the end of the one before it."""
+        if fault := fault_of(record):
+            self._lose(line, f"the record {fault}; buoyline did not write it, and verify skips it")
             return
-        first, size = self._bad.first, self._bad.size + sum(line.size + 1 for _, line in self._behind)
-        if first.is_ended:
-            kind, reason = "bad-last-record", _BAD_LAST_RECORD
-        else:
-            kind, reason = "torn-tail", "a crash left part of a record; the next writer sets it aside in torn/"
-        self.findings.append(
-            finding(kind, self.path, f"{size:,} bytes: {reason}", line=first.number, offset=first.offset)
-        )
-
-
-def _places(record: Record, index: Index) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return where *record* says that it begins, and where it should; empty if it has no place."""
-    if record["op"] == "batch":
-        found = record["offset"], record["first"], record["line"], record["transcript"][0]
-        return found, (index.context_end, index.messages, index.next_line, index.transcript_end)
-    if record["op"] == "summary":
-        return (record["offset"],), (index.summaries_end,)
-    return (), ()
+        index, operation = self.index, record["op"]
+        found: tuple[int, ...] = ()
+        expected: tuple[int, ...] = ()
+        if operation == "batch":
+            found = record["offset"], record["first"], record["line"], record["transcript"][0]
+            expected = index.context_end, index.messages, index.next_line, index.transcript_end
+        elif operation == "summary":
+            found, expected = (record["offset"],), (index.summaries_end,)
+        # If a record between them was lost, its bytes lie between them, and the loss is reported already.
+        is_behind_loss = operation in self._may_skip and all(f >= e for f, e in zip(found, expected, strict=True))
+        self._may_skip.discard(operation)
+        if found != expected and not is_behind_loss:
+            reason = f"the {operation} does not follow the one before it; restore the journal from a copy"
+            self.findings.append(finding("gap", self.path, reason, line=line.number, offset=line.offset))
+        index.end = line.offset
+        index.absorb(line.content + b"\n")
+        if operation == "stub":
+            self.stubs.setdefault(record["path"], line.number)
+        elif operation == "batch" and record.get("rebuilt"):
+            self.rebuilt.add(index.messages)

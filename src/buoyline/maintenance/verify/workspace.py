@@ -2,124 +2,36 @@
 
 import errno
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
 from buoyline.errors import FORBIDDEN_ERRNOS, NotFoundError, StorageError
-from buoyline.maintenance.verify.findings import IntegrityFinding, IntegrityReport, finding, in_order
-from buoyline.maintenance.verify.inspection import (
-    Inspection,
-    Probe,
+from buoyline.maintenance.verify.findings import (
+    IntegrityFinding,
+    IntegrityReport,
     document_in,
     faults_of,
+    faults_of_format,
+    finding,
     foreign,
-    is_known_format,
+    in_order,
     leftover,
     refusals,
     set_aside,
-    unknown_format,
     unreadable,
 )
-from buoyline.maintenance.verify.session import inspected
+from buoyline.maintenance.verify.session import Inspection, Probe, inspected
 from buoyline.messages.jsonl import is_object
 from buoyline.workspace import Files, ReadableWorkspace, Status, layout
 from buoyline.workspace.content import data_names
 from buoyline.workspace.files import version_in
 from buoyline.workspace.stored_session import found_directory
 
-# Files of frameworks in ``storage/``: a key's content is compared with its facts. Source: docs/format.md, "storage/"
-# and "Verify".
-_ATTEMPTS = 3
-
-
-def scopes_of(files: Files, names: Collection[str] | None) -> list[str]:
-    """Return the directories of the scopes in ``storage/``; a directory without facts belongs to the agent.
-
-    Args:
-        files: The workspace.
-        names: Of the scopes to check; None for all.
-
-    Raises:
-        StorageError: The file system refused.
-    """
-    if not files.is_directory(layout.ENTRIES):
-        return []
-    found = [f"{layout.ENTRIES}/{name}" for name in files.names(layout.ENTRIES) if names is None or name in names]
-    return [directory for directory in found if files.is_directory(f"{directory}/{layout.ENTRY_FACTS}")]
-
-
-def check_entries(files: Files, directory: str, probe: Probe, *, hashes: bool) -> list[IntegrityFinding]:
-    """Check the scope in *directory*; with *hashes*, also the contents."""
-    findings: list[IntegrityFinding] = []
-    named = set[str]()
-    with refusals(files, findings):
-        before = files.entries(directory)  # first, so that a file that a writer adds meanwhile is no leftover
-        for path in (directory, f"{directory}/{layout.ENTRY_FACTS}"):
-            for name, status in files.entries(path).items():
-                if name.startswith(layout.TEMPORARY_PREFIX):
-                    findings.append(leftover(f"{path}/{name}"))
-                elif name != layout.ENTRY_FACTS:
-                    findings += faults_of(f"{path}/{name}", status)
-        for name in files.names(f"{directory}/{layout.ENTRY_FACTS}"):
-            facts = f"{directory}/{layout.ENTRY_FACTS}/{name}"
-            findings += _checked(files, facts, probe, hashes=hashes)
-            named.update(found["file"] for found in _facts(files, facts))
-        for name in before:
-            if name not in {*named, layout.ENTRY_FACTS} and files.size(f"{directory}/{name}") is not None:
-                findings.append(finding("leftover", f"{directory}/{name}", "no key has this content; nobody reads it"))
-    return findings
-
-
-def _checked(
-    files: Files, name: str, probe: Probe, *, hashes: bool, attempts: int = _ATTEMPTS
-) -> list[IntegrityFinding]:
-    """Check the content that the facts in file *name* describe; check again if a writer has replaced them since."""
-    findings: list[IntegrityFinding] = []
-    before = version_in(files, name)
-    with refusals(files, findings):
-        facts = next(_facts(files, name), None)
-        if facts is None:
-            reason = "describes no content; the key's content is lost, so restore it from a copy"
-            findings += [] if files.size(name) is None else [finding("bad-record", name, reason)]
-        else:
-            content = f"{name.partition(f'/{layout.ENTRY_FACTS}/')[0]}/{facts['file']}"
-            findings += _compared(files, content, facts, probe, hashes=hashes)
-    if findings and attempts > 1 and version_in(files, name) != before:
-        return _checked(files, name, probe, hashes=hashes, attempts=attempts - 1)
-    return findings
-
-
-def _compared(
-    files: Files, name: str, facts: Mapping[str, Any], probe: Probe, *, hashes: bool
-) -> Iterator[IntegrityFinding]:
-    size_bytes = files.size(name)
-    if size_bytes is None:
-        yield finding("missing-file", name, f"is gone, and key {facts['key']!r} has it; restore it from a copy")
-    elif size_bytes < facts["bytes"]:
-        reason = f"has {size_bytes:,} bytes of the {facts['bytes']:,} that were written; restore it from a copy"
-        yield finding("short-file", name, reason)
-    elif size_bytes > facts["bytes"] or (hashes and probe.file(files, name).sha256 != facts["sha256"]):
-        yield finding("changed-bytes", name, "is not what was written; restore it from a copy")
-
-
-def _facts(files: Files, name: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the facts in file *name*, if they have a known form."""
-    if files.size(name) is None:
-        return
-    with files.open(name) as handle:
-        found = document_in(handle)
-    if is_object(found) and isinstance(found.get("bytes"), int):
-        texts = (found.get("key"), found.get("file"), found.get("sha256"))
-        if all(isinstance(text, str) for text in texts) and "/" not in found["file"] and found["file"]:
-            yield found
-
-
-Entries = Mapping[str, Status]
-
 Progress = Callable[[int, int], None]
 """Called with the bytes read so far, and the bytes to read."""
 
+_ATTEMPTS = 3
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _DIRECTORIES = (layout.SESSIONS, layout.DATA, layout.LOCKS)
 
@@ -164,38 +76,12 @@ class _Verification:
         self._hashes = hashes
         self._on_progress = on_progress
         self._total_bytes = 0
-        self._probe = Probe(self._tell if on_progress else None)
+        self._probe = Probe(self._on_read if on_progress else None)
         self._findings: list[IntegrityFinding] = []
         self._references: dict[str, dict[str, str]] = {}  # what refers to a blob, by session
 
     def run(self) -> IntegrityReport:
-        root = self._root()
-        if not self._is_readable_format(root):
-            return self._report(0, 0)
-        self._check_root(root)
-        sessions, scopes = self._sessions(), self._scopes()
-        if self._on_progress is not None:
-            self._total_bytes = self._bytes_to_read(sessions, scopes)
-        count = 0
-        for session in self._each_inspected(sessions):
-            count += 1
-            self._findings += session.findings
-            for name, user in _references(session):
-                self._references.setdefault(name, {}).setdefault(session.directory, user)
-        for scope in scopes:
-            self._findings += check_entries(self._files, scope, self._probe, hashes=self._hashes)
-        return self._report(count, self._check_blobs())
-
-    def _report(self, sessions: int, blobs: int) -> IntegrityReport:
-        return IntegrityReport(in_order(self._findings), sessions, blobs, self._probe.bytes_read)
-
-    def _tell(self, bytes_read: int) -> None:
-        if self._on_progress is not None:
-            # The total lacks bytes that a writer appends meanwhile, and bytes that are read twice.
-            self._on_progress(min(bytes_read, self._total_bytes), self._total_bytes)
-
-    def _root(self) -> Entries:
-        root: Entries = {}
+        root: Mapping[str, Status] = {}
         try:
             root = self._files.entries("")
         except StorageError as error:
@@ -205,9 +91,19 @@ class _Verification:
             raise NotFoundError(
                 "workspace", self._files.path(""), "name its directory with --workdir or BUOYLINE_WORKDIR"
             )
-        return root
+        sessions = blobs = 0
+        if self._is_readable_format(root):
+            self._check_root(root)
+            sessions = self._check_sessions()
+            blobs = self._check_blobs()
+        return IntegrityReport(in_order(self._findings), sessions, blobs, self._probe.bytes_read)
 
-    def _is_readable_format(self, root: Entries) -> bool:
+    def _on_read(self, bytes_read: int) -> None:
+        if self._on_progress is not None:
+            # The total lacks bytes that a writer appends meanwhile, and bytes that are read twice.
+            self._on_progress(min(bytes_read, self._total_bytes), self._total_bytes)
+
+    def _is_readable_format(self, root: Mapping[str, Status]) -> bool:
         """Check ``workspace.json``; return whether to check the rest, which a newer format may have changed."""
         name = layout.WORKSPACE_FILE
         if name not in root:
@@ -225,11 +121,10 @@ class _Verification:
             self._findings.append(unreadable(self._files, error))
             return True
         version = found.get("format") if is_object(found) else None
-        if not is_known_format(version):
-            self._findings.append(unknown_format(name, version))
+        self._findings += faults_of_format(name, version)
         return not isinstance(version, int) or version <= layout.FORMAT
 
-    def _check_root(self, root: Entries) -> None:
+    def _check_root(self, root: Mapping[str, Status]) -> None:
         status = self._files.status("")
         if status is not None and status.st_mode & _WRITABLE_BY_OTHERS:
             reason = f"has mode {status.st_mode & 0o777:04o}: others can put files in the place of these; chmod go-w it"
@@ -240,71 +135,100 @@ class _Verification:
             elif name.startswith(layout.TEMPORARY_PREFIX):
                 self._findings.append(leftover(name))
         for name, status in self._entries(layout.LOCKS).items():
-            self._findings += faults_of(f"{layout.LOCKS}/{name}", status)
+            self._findings += faults_of(name, status)
 
-    def _entries(self, directory: str) -> Entries:
-        """List a directory of buoyline; empty if it is not a directory, which is reported already."""
+    def _entries(self, directory: str) -> dict[str, Status]:
+        """Return the entries of a directory of buoyline by path; none if it is no directory, which is reported."""
         with refusals(self._files, self._findings):
-            return self._files.entries(directory) if self._files.is_directory(directory) else {}
+            if self._files.is_directory(directory):
+                return {f"{directory}/{name}": status for name, status in self._files.entries(directory).items()}
         return {}
 
-    def _sessions(self) -> list[str]:
-        """Return the directories of the sessions to check."""
-        found = {f"{layout.SESSIONS}/{name}": status for name, status in self._entries(layout.SESSIONS).items()}
+    def _check_sessions(self) -> int:
+        """Check sessions, then the keys of frameworks that belong to them; return the number of sessions."""
+        sessions, scopes = self._session_directories(), self._scopes()
+        if self._on_progress is not None:
+            self._total_bytes = self._bytes_to_read(sessions, scopes)
+        count = 0
+        for session in self._each_inspected(sessions):
+            count += 1
+            self._findings += session.findings
+            for name, user in _references(session):
+                self._references.setdefault(name, {}).setdefault(session.directory, user)
+        for scope in scopes:
+            self._findings += check_entries(self._files, scope, self._probe, hashes=self._hashes)
+        return count
+
+    def _session_directories(self) -> list[str]:
+        found = self._entries(layout.SESSIONS)
         if self._chosen is not None:
             for directory, session_id in self._chosen.items():
                 if directory not in found:
                     raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
             found = {directory: status for directory, status in found.items() if directory in self._chosen}
-        return [directory for directory, status in found.items() if self._is_session(directory, status)]
+        sessions: list[str] = []
+        for path, status in found.items():
+            if path.startswith(f"{layout.SESSIONS}/{layout.TEMPORARY_PREFIX}"):
+                self._findings.append(leftover(path))
+            elif stat.S_ISREG(status.st_mode):
+                self._findings.append(foreign(path, "session"))
+            else:
+                self._findings += faults_of(path, status, is_directory=True)
+                if stat.S_ISDIR(status.st_mode):
+                    sessions.append(path)
+        return sessions
 
     def _scopes(self) -> list[str]:
-        """Return the directories of framework keys that belong to the sessions to check."""
-        chosen = None if self._chosen is None else map(layout.entries_directory, self._chosen.values())
-        names = None if chosen is None else {name.rpartition("/")[2] for name in chosen}
-        with refusals(self._files, self._findings):
-            return scopes_of(self._files, names)
-        return []
+        """Return the scopes of keys to check; a directory in ``storage/`` without facts belongs to the agent."""
+        files, scopes = self._files, list[str]()
+        chosen = None if self._chosen is None else set(map(layout.entries_directory, self._chosen.values()))
+        with refusals(files, self._findings):
+            if files.is_directory(layout.ENTRIES):
+                found = [f"{layout.ENTRIES}/{name}" for name in files.names(layout.ENTRIES)]
+                scopes = [
+                    directory
+                    for directory in found
+                    if (chosen is None or directory in chosen)
+                    and files.is_directory(f"{directory}/{layout.ENTRY_FACTS}")
+                ]
+        return scopes
 
-    def _is_session(self, path: str, status: Status) -> bool:
-        if path.removeprefix(f"{layout.SESSIONS}/").startswith(layout.TEMPORARY_PREFIX):
-            self._findings.append(leftover(path))
-            return False
-        if stat.S_ISREG(status.st_mode):
-            self._findings.append(foreign(path, "session"))
-            return False
-        self._findings += faults_of(path, status, is_directory=True)
-        return stat.S_ISDIR(status.st_mode)
+    def _bytes_to_read(self, sessions: Sequence[str], scopes: Sequence[str]) -> int:
+        if not self._hashes:
+            return sum(self._journal_size(directory, self._files) or 0 for directory in sessions)
+        directories = [*sessions, *scopes, *([layout.DATA] if self._chosen is None else [])]
+        statuses = (status for directory in directories for status in self._entries(directory).values())
+        return sum(status.st_size for status in statuses if stat.S_ISREG(status.st_mode))
 
     def _each_inspected(self, directories: Sequence[str]) -> Iterator[Inspection]:
-        if directories:
-            with self._files.held(layout.SESSIONS) as sessions:
-                for directory in directories:
-                    session = self._inspected(sessions, directory)
-                    if not _is_removed(sessions, directory):
-                        yield session
-
-    def _inspected(self, sessions: Files, directory: str, attempts: int = _ATTEMPTS) -> Inspection:
-        before = self._journal_size(directory, sessions)
-        with ExitStack() as stack:
-            files = sessions
-            # If it cannot be opened, each check in it reports why.
-            with suppress(StorageError):
-                files = stack.enter_context(sessions.held(directory))
-            session = inspected(files, directory, self._probe, hashes=self._hashes)
-        is_quiet = all(found.severity == "note" for found in session.findings)
-        if is_quiet or attempts == 1 or self._journal_size(directory, sessions) == before:
-            return session
-        return self._inspected(sessions, directory, attempts - 1)
+        """Yield the inspected sessions; one that a writer changed while a problem was found is inspected again."""
+        if not directories:
+            return
+        with self._files.held(layout.SESSIONS) as sessions:
+            for directory in directories:
+                for attempt in range(_ATTEMPTS):
+                    before = self._journal_size(directory, sessions)
+                    with ExitStack() as held:
+                        files = sessions
+                        # If it cannot be opened, each check in it reports why.
+                        with suppress(StorageError):
+                            files = held.enter_context(sessions.held(directory))
+                        session = inspected(files, directory, self._probe, hashes=self._hashes)
+                    is_quiet = all(found.severity == "note" for found in session.findings)
+                    is_last = attempt == _ATTEMPTS - 1
+                    if is_quiet or is_last or self._journal_size(directory, sessions) == before:
+                        if not _is_removed(sessions, directory):
+                            yield session
+                        break
 
     def _journal_size(self, directory: str, files: Files) -> int | None:
-        with refusals(files, []):
+        with suppress(StorageError):
             return files.size(f"{directory}/{layout.JOURNAL_FILE}")
         return None
 
     def _check_blobs(self) -> int:
         """Check the files in ``data/``; return their number."""
-        found = {f"{layout.DATA}/{name}": status for name, status in self._entries(layout.DATA).items()}
+        found = self._entries(layout.DATA)
         for name in self._references.keys() - found.keys():
             users = self._references[name].items()
             # gc removes a session before the blobs that only it refers to.
@@ -320,7 +244,8 @@ class _Verification:
         return sum(self._is_blob(name, status) for name, status in found.items())
 
     def _is_blob(self, name: str, status: Status) -> bool:
-        if name.removeprefix(f"{layout.DATA}/").startswith(layout.TEMPORARY_PREFIX):
+        """Check an entry of ``data/``; return whether it is a blob by its name."""
+        if name.startswith(f"{layout.DATA}/{layout.TEMPORARY_PREFIX}"):
             self._findings.append(leftover(name))
             return False
         if name in {layout.RELEASED_FILE, layout.DATA_TORN}:
@@ -347,17 +272,6 @@ class _Verification:
             reason = "no session refers to it; a block that was stored alone may be in use elsewhere"
             self._findings.append(finding("unreferenced-blob", name, reason))
 
-    def _bytes_to_read(self, sessions: Sequence[str], scopes: Sequence[str]) -> int:
-        if not self._hashes:
-            return sum(self._journal_size(directory, self._files) or 0 for directory in sessions)
-        directories = [*sessions, *scopes, *([layout.DATA] if self._chosen is None else [])]
-        return sum(
-            status.st_size
-            for directory in directories
-            for status in self._entries(directory).values()
-            if stat.S_ISREG(status.st_mode)
-        )
-
 
 def _is_removed(files: Files, directory: str) -> bool:
     with suppress(StorageError):  # it may be there
@@ -375,3 +289,80 @@ def _references(session: Inspection) -> Iterator[tuple[str, str]]:
     for result, record in session.index.results.items():
         for name in data_names(record):
             yield name, result
+
+
+# Files of frameworks in ``storage/``: a key's content is compared with its facts. Source: docs/format.md, "storage/"
+# and "Verify".
+
+
+def check_entries(files: Files, directory: str, probe: Probe, *, hashes: bool) -> list[IntegrityFinding]:
+    """Check the scope in *directory*; with *hashes*, also the contents."""
+    findings: list[IntegrityFinding] = []
+    named = {layout.ENTRY_FACTS}
+    with refusals(files, findings):
+        before = files.entries(directory)  # first, so that a file that a writer adds meanwhile is no leftover
+        for path in (directory, f"{directory}/{layout.ENTRY_FACTS}"):
+            for name, status in files.entries(path).items():
+                if name.startswith(layout.TEMPORARY_PREFIX):
+                    findings.append(leftover(f"{path}/{name}"))
+                elif name != layout.ENTRY_FACTS:
+                    findings += faults_of(f"{path}/{name}", status)
+        for name in files.names(f"{directory}/{layout.ENTRY_FACTS}"):
+            facts = f"{directory}/{layout.ENTRY_FACTS}/{name}"
+            findings += _checked_entry(files, directory, facts, probe, hashes=hashes)
+            if (found := _facts(files, facts)) is not None:
+                named.add(found["file"])
+        for name in before:
+            if name not in named and files.size(f"{directory}/{name}") is not None:
+                findings.append(finding("leftover", f"{directory}/{name}", "no key has this content; nobody reads it"))
+    return findings
+
+
+def _checked_entry(
+    files: Files, directory: str, facts_name: str, probe: Probe, *, hashes: bool
+) -> list[IntegrityFinding]:
+    """Check the content that the facts in file *facts_name* describe; check again if a writer has replaced them."""
+    findings: list[IntegrityFinding] = []
+    for _ in range(_ATTEMPTS):
+        before = version_in(files, facts_name)
+        findings = _faults_of_entry(files, directory, facts_name, probe, hashes=hashes)
+        if not findings or version_in(files, facts_name) == before:
+            break
+    return findings
+
+
+def _faults_of_entry(
+    files: Files, directory: str, facts_name: str, probe: Probe, *, hashes: bool
+) -> list[IntegrityFinding]:
+    findings: list[IntegrityFinding] = []
+    with refusals(files, findings):
+        facts = _facts(files, facts_name)
+        if facts is None:
+            if files.size(facts_name) is not None:
+                reason = "describes no content; the key's content is lost, so restore it from a copy"
+                findings.append(finding("bad-record", facts_name, reason))
+            return findings
+        name = f"{directory}/{facts['file']}"
+        size_bytes = files.size(name)
+        if size_bytes is None:
+            reason = f"is gone, and key {facts['key']!r} has it; restore it from a copy"
+            findings.append(finding("missing-file", name, reason))
+        elif size_bytes < facts["bytes"]:
+            reason = f"has {size_bytes:,} bytes of the {facts['bytes']:,} that were written; restore it from a copy"
+            findings.append(finding("short-file", name, reason))
+        elif size_bytes > facts["bytes"] or (hashes and probe.file(files, name).sha256 != facts["sha256"]):
+            findings.append(finding("changed-bytes", name, "is not what was written; restore it from a copy"))
+    return findings
+
+
+def _facts(files: Files, name: str) -> Mapping[str, Any] | None:
+    """Return the facts in file *name*; None if it is gone, or they have no known form."""
+    if files.size(name) is None:
+        return None
+    with files.open(name) as handle:
+        found = document_in(handle)
+    if is_object(found) and isinstance(found.get("bytes"), int):
+        texts = (found.get("key"), found.get("file"), found.get("sha256"))
+        if all(isinstance(text, str) for text in texts) and "/" not in found["file"] and found["file"]:
+            return found
+    return None
