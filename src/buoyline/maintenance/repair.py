@@ -4,8 +4,8 @@ Repair never deletes: replaced bytes are moved to a ``torn/`` directory. Source:
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -14,14 +14,13 @@ from buoyline.errors import BuoylineError, CorruptError, FormatVersionError, Mes
 from buoyline.maintenance.restore import (
     better_journal,
     better_window,
-    held_ranges,
     index_of,
     is_foldable,
-    lost_ranges,
     with_adopted,
     with_extents,
 )
 from buoyline.maintenance.verify import IntegrityFinding, IntegrityReport, verify
+from buoyline.maintenance.verify.workspace import Progress
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.times import now
 from buoyline.offloader.transcript import blank_lines
@@ -30,12 +29,18 @@ from buoyline.previews.source import decoded
 from buoyline.workspace import Files, StoredSession, layout, summary_facts
 from buoyline.workspace.batches import messages_of, rendered, transcript_bytes
 from buoyline.workspace.index import Index
-from buoyline.workspace.journal import Batch, ByteRange, Record
+from buoyline.workspace.journal import Batch, ByteRange
 from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.root_files import new_workspace_file
 from buoyline.workspace.stored_session import is_directory_of
 
 Verb: TypeAlias = Literal["mode", "restored", "rebuilt", "recovered", "set-aside", "failed"]
+
+_LOCK_TIMEOUT_S = 30.0
+# A directory that cannot be entered may hide another one.
+_MODE_ROUNDS = 4
+# A restored file shows what else is missing: a result its view, a journal the blobs.
+_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,372 +58,6 @@ class RepairAction:
     verb: Verb
     path: str
     message: str
-
-
-class Repairer:
-    """Changes files of a workspace, and records each change in `actions`; in a dry run it only records them.
-
-    A file is replaced as a whole, after its old bytes were set aside.
-    """
-
-    def __init__(self, workspace: LocalWorkspace, copy: Files | None, *, is_dry_run: bool) -> None:
-        """Change files in *workspace*; *copy* has those of a copy, if there is one."""
-        self.files: Files = workspace.files
-        self.upkeep = workspace.upkeep
-        self.copy = copy
-        self.is_dry_run = is_dry_run
-        self.actions: list[RepairAction] = []
-
-    def note(self, verb: Verb, path: str, message: str) -> None:
-        """Record an action."""
-        self.actions.append(RepairAction(verb, path, message))
-
-    def fail(self, path: str, error: BuoylineError) -> None:
-        """Record that something could not be done."""
-        self.note("failed", path, str(error))
-
-    def put(self, path: str, chunks: Iterable[bytes], verb: Verb, message: str) -> None:
-        """Write *chunks* as file *path*; an existing file is set aside.
-
-        Raises:
-            StorageError: The file system refused; the old file is in its place.
-        """
-        if not self.is_dry_run:
-            self.keep(path)
-            self.upkeep.replace(path, chunks)
-        self.note(verb, path, message)
-
-    def put_from(self, path: str, source: Files, name: str, digest: str) -> bool:
-        """Write file *name* of *source* as file *path*; False if its SHA-256 is not *digest*.
-
-        Raises:
-            StorageError: The file system refused; the old file is in its place.
-        """
-        if digest_of(source, name) != digest:
-            return False
-        whose = "a copy" if source is self.copy else name
-        self.put(path, _verified(source, name, digest), "restored", f"from {whose}: its bytes have the recorded hash")
-        return True
-
-    def set_aside(self, path: str) -> None:
-        """Move a damaged file to ``torn/``, so that a writer that stores the true bytes finds the name free.
-
-        Raises:
-            StorageError: The file system refused; the file is in its place.
-        """
-        if not self.is_dry_run:
-            self.keep(path)
-            self.upkeep.remove(path)
-        self.note(
-            "set-aside", path, f"its bytes are damaged and exist nowhere else; they are in {layout.TORN}/ beside it"
-        )
-
-    def keep(self, path: str) -> None:
-        """Copy file *path* to ``torn/`` before it is changed.
-
-        Raises:
-            StorageError: The file system refused.
-        """
-        digest = None if self.is_dry_run else digest_of(self.files, path)
-        if digest is not None:
-            self.upkeep.set_aside(path, digest)
-
-
-def digest_of(files: Files, path: str) -> str | None:
-    """Return the SHA-256 of file *path*; None if there is no such file.
-
-    Raises:
-        StorageError: It cannot be read.
-    """
-    if files.size(path) is None:
-        return None
-    digest = hashlib.sha256()
-    for chunk in files.chunks(path):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _verified(files: Files, path: str, expected: str) -> Iterator[bytes]:
-    digest = hashlib.sha256()
-    for chunk in files.chunks(path):
-        digest.update(chunk)
-        yield chunk
-    if digest.hexdigest() != expected:
-        raise CorruptError(files.path(path), "has changed while it was copied; repeat the repair")
-
-
-Sources = Callable[[str], Sequence[str]]
-"""Returns the files, relative to the workspace, that have a SHA-256 according to the journals."""
-
-_RECOVERED = frozenset(
-    {"torn-tail", "torn-transcript", "unfinished-batch", "bad-last-record", "bad-record", "stale-transcript"}
-)
-"""Findings that the recovery of the next writer handles."""
-
-_UNREMARKABLE = frozenset({"torn-tail", "torn-transcript", "stale-view", "orphan-view", "unrecorded-result"})
-"""Findings after which the transcript needs no copy in ``torn/``."""
-
-
-class SessionRepair:
-    """Repairs one session under its lock: first what only a copy has, then what can be derived."""
-
-    def __init__(
-        self,
-        repairer: Repairer,
-        directory: str,
-        findings: Sequence[IntegrityFinding],
-        sources: Sources,
-        *,
-        lock_timeout_s: float,
-    ) -> None:
-        """Repair *findings* of the session in *directory*."""
-        self._repairer = repairer
-        self._files = repairer.files
-        self._directory = directory
-        self._kinds = {(found.path.removeprefix(f"{directory}/"), found.kind) for found in findings}
-        self._sources = sources
-        self._lock_timeout_s = lock_timeout_s
-        self._journal: bytes | None = None
-        self._has_restored = False
-
-    def run(self) -> None:
-        """Repair all that can be repaired; a failure is recorded, and the next step follows.
-
-        Raises:
-            BuoylineError: It is not known whose session this is, or it cannot be locked.
-        """
-        session_id = self._session_id()
-        lock = self._repairer.upkeep.session_locked(session_id, self._lock_timeout_s)
-        with nullcontext() if self._repairer.is_dry_run else lock:
-            self._restore_owner()
-            before = len(self._repairer.actions)
-            for step in (self._restore_journal, self._restore_archive, self._restore_window, self._restore_results):
-                self._attempt(step)
-            self._has_restored = len(self._repairer.actions) > before
-        self._attempt(lambda: self._derive(session_id))
-
-    def _attempt(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except BuoylineError as error:
-            self._repairer.fail(self._directory, error)
-
-    def _path(self, name: str) -> str:
-        return f"{self._directory}/{name}"
-
-    def _session_id(self) -> str:
-        document = _document(self._files, self._directory)
-        if (layout.SESSION_FILE, "format") in self._kinds and is_object(document):
-            version = document.get("format")
-            if isinstance(version, int) and version > layout.FORMAT:
-                raise FormatVersionError(self._files.path(self._path(layout.SESSION_FILE)), version, layout.FORMAT)
-        for files in (self._files, self._repairer.copy):
-            found = None if files is None else _id_in(files, self._directory)
-            if found is not None:
-                return found
-        raise CorruptError(
-            self._files.path(self._path(layout.SESSION_FILE)),
-            "does not say whose session this is; name a copy that does",
-        )
-
-    def _restore_owner(self) -> None:
-        copy, name = self._repairer.copy, self._path(layout.SESSION_FILE)
-        if _id_in(self._files, self._directory) is None and copy is not None:
-            self._repairer.put(name, copy.chunks(name), "restored", "from a copy: it names this session")
-
-    def _restore_journal(self) -> None:
-        name = self._path(layout.JOURNAL_FILE)
-        here = self._journal = _content(self._files, name)
-        there = self._of_copy(layout.JOURNAL_FILE)
-        found = None if there is None else better_journal(here, there)
-        if found is None:
-            return
-        if here is None or len(found) != len(here):
-            found = self._with_younger_messages(found)
-        if found != here:
-            self._repairer.put(name, (found,), "restored", "from a copy: its records have their checksums")
-            self._journal = found
-
-    def _with_younger_messages(self, journal: bytes) -> bytes:
-        """Add records of the messages that are younger than the copy: only their lines are known."""
-        context = _content(self._files, self._path(layout.CONTEXT_FILE)) or b""
-        try:
-            return with_adopted(journal, context[index_of(journal).context_end :], now())
-        except MessageError:
-            return journal
-
-    def _restore_archive(self) -> None:
-        index = index_of(self._journal or b"")
-        byte_ranges = [batch.byte_range for batch in index.batches]
-        self._restore_ranges(layout.CONTEXT_FILE, byte_ranges)
-        self._restore_ranges(layout.SUMMARIES_FILE, index.summaries)
-        self._restore_facts(index.summaries[-summary_facts.KEPT :])
-
-    def _restore_ranges(self, name: str, byte_ranges: Sequence[ByteRange]) -> None:
-        copy, path = self._repairer.copy, self._path(name)
-        if copy is None or copy.size(path) is None:
-            return
-        here, there = _reader(self._files, path), _reader(copy, path)
-        lost = lost_ranges(byte_ranges, here)
-        found = held_ranges(lost, there)
-        if found:
-            message = f"from a copy: {len(found)} of {len(lost)} damaged parts, which have the recorded hashes there"
-            self._repairer.put(path, with_extents(found, here, there, self._files.size(path) or 0), "restored", message)
-
-    def _restore_facts(self, byte_ranges: Sequence[ByteRange]) -> None:
-        """Restore the facts of the last summaries; of those before, nobody needs them."""
-        copy, path = self._repairer.copy, self._path(layout.SUMMARIES_FILE)
-        if copy is None:
-            return
-        for byte_range in byte_ranges:
-            # In a dry run, the line may still be damaged here.
-            for files in (self._files, copy):
-                line = _reader(files, path)(byte_range.offset, sum(byte_range.sizes))
-                reference = summary_facts.reference_in(parse(line)) if byte_range.holds(line) else None
-                if reference is not None:
-                    facts = self._path(reference.path)
-                    if digest_of(self._files, facts) != reference.sha256:
-                        self._repairer.put_from(facts, copy, facts, reference.sha256)
-                    break
-
-    def _restore_window(self) -> None:
-        there = self._of_copy(layout.WINDOW_FILE)
-        index = index_of(self._journal or b"")
-        if there is None or not index.windows:
-            return
-        path = self._path(layout.WINDOW_FILE)
-        found = better_window(index, _content(self._files, path), there)
-        if found is not None:
-            self._repairer.put(path, (found,), "restored", "from a copy: it begins with what is recorded")
-
-    def _restore_results(self) -> None:
-        for name, record in index_of(self._journal or b"").results.items():
-            path = self._path(name)
-            # If nobody has the true bytes, the changed result is kept: it can still be read, and `verify` reports it.
-            digest = record["sha256"]
-            if digest_of(self._files, path) == digest:
-                continue
-            candidates = [(self._files, other) for other in self._sources(digest) if other != path]
-            if self._repairer.copy is not None:
-                candidates.insert(0, (self._repairer.copy, path))
-            any(self._repairer.put_from(path, files, other, digest) for files, other in candidates)
-
-    def _derive(self, session_id: str) -> None:
-        """Let a writer's recovery run, then derive the transcript and the stale views again."""
-        if self._journal is not None and not is_foldable(self._journal):
-            raise CorruptError(
-                self._files.path(self._path(layout.JOURNAL_FILE)),
-                "has records of an unknown form, so nothing is derived from it; restore it from a copy",
-            )
-        if not self._repairer.is_dry_run and self._files.size(self._path(layout.CONTEXT_FILE)) is None:
-            # A writer would begin an empty one, and the loss would no longer show.
-            raise CorruptError(self._files.path(self._path(layout.CONTEXT_FILE)), "is gone; restore it from a copy")
-        is_needed = self._has_restored or any(kind in _RECOVERED for _, kind in self._kinds)
-        is_lost = self._journal is None or (layout.TRANSCRIPT_FILE, "missing-file") in self._kinds
-        views = [path for path, kind in self._kinds if kind == "stale-view"]
-        if self._repairer.is_dry_run:
-            if is_needed or is_lost:
-                self._repairer.note(
-                    "recovered", self._directory, "the writer's recovery, and the rest of the transcript"
-                )
-            for view in views:
-                self._repairer.note("rebuilt", self._path(view), "from its result")
-        elif is_needed or is_lost or views:
-            self._derive_in(session_id, views)
-
-    def _derive_in(self, session_id: str, views: Sequence[str]) -> None:
-        transcript = StoredSession(self._files, session_id).name(layout.TRANSCRIPT_FILE)
-        if self._has_restored or {kind for _, kind in self._kinds} - _UNREMARKABLE:
-            # Recovery cuts the transcript without setting it aside, and it may be the only text of a damaged message.
-            self._repairer.keep(transcript)
-        old = _content(self._files, transcript) or b""
-        with self._repairer.upkeep.recovered(session_id, self._lock_timeout_s) as session:
-            index = session.index()
-            self._repairer.note(
-                "recovered", self._directory, "as the next writer would do it: all data in its journal is in place"
-            )
-            new = b"".join(_transcript(session, index, old))
-            if new != _content(self._files, transcript):
-                self._repairer.put(transcript, (new,), "rebuilt", "from the archive")
-            for view in views:
-                self._rebuild_view(session, index.results.get(layout.result_behind(view)))
-
-    def _rebuild_view(self, session: StoredSession, record: Record | None) -> None:
-        if record is None or "view" not in record:
-            return
-        content = _content(self._files, session.name(record["path"])) or b""
-        view = (view_of(decoded(content)) or "").encode("utf-8")
-        # Stubs and citations count on these lines.
-        if digest_of(self._files, session.name(record["path"])) == record["sha256"] and (
-            view.count(b"\n") == record["lines"]
-        ):
-            self._repairer.put(session.name(record["view"]), (view,), "rebuilt", "from its result")
-
-    def _of_copy(self, name: str) -> bytes | None:
-        """Return a file of the same session in the copy; None if the copy's session was created at another time."""
-        copy, owner = self._repairer.copy, self._path(layout.SESSION_FILE)
-        if copy is None or _id_in(copy, self._directory) is None:
-            return None
-        if _id_in(self._files, self._directory) is not None and _content(copy, owner) != _content(self._files, owner):
-            return None
-        return _content(copy, self._path(name))
-
-
-def _transcript(session: StoredSession, index: Index, old: bytes) -> Iterator[bytes]:
-    for batch in index.batches:
-        content = session.content(batch)
-        new = None if content is None else _rendered(batch, content, index)
-        before = old[batch.transcript_offset : batch.transcript_end]
-        if new is not None and len(new) == batch.transcript_bytes:
-            yield new
-        elif len(before) == batch.transcript_bytes and before.count(b"\n") == sum(batch.lines):
-            yield before
-        else:
-            yield blank_lines(batch.transcript_bytes, sum(batch.lines))
-
-
-def _rendered(batch: Batch, content: bytes, index: Index) -> bytes | None:
-    try:
-        return transcript_bytes(rendered(messages_of(batch, content), batch.first, batch.heading_times, index))
-    except BuoylineError:
-        return None
-
-
-def _document(files: Files, directory: str) -> object:
-    try:
-        return parse(_content(files, f"{directory}/{layout.SESSION_FILE}") or b"null")
-    except MessageError:
-        return None
-
-
-def _id_in(files: Files, directory: str) -> str | None:
-    """Return the session id in a directory; None if the directory belongs to another session or does not say."""
-    match _document(files, directory):
-        case {"id": str(session_id), "format": int(version)} if session_id and 1 <= version <= layout.FORMAT:
-            return session_id if is_directory_of(files, session_id, directory) else None
-        case _:
-            return None
-
-
-def _content(files: Files, path: str) -> bytes | None:
-    return None if files.size(path) is None else files.read(path)
-
-
-def _reader(files: Files, path: str) -> Callable[[int, int], bytes]:
-    def read(offset: int, size_bytes: int) -> bytes:
-        return b"" if files.size(path) is None or size_bytes <= 0 else files.read(path, offset, size_bytes)
-
-    return read
-
-
-_LOCK_TIMEOUT_S = 30.0
-# A directory that cannot be entered may hide another one.
-_MODE_ROUNDS = 4
-# A restored file shows what else is missing: a result its view, a journal the blobs.
-_ROUNDS = 4
-
-Progress = Callable[[int, int], None]
-"""Called with the bytes read so far, and the bytes to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,8 +114,12 @@ def repair(
         except NotFoundError as error:
             raise NotFoundError("copy of a workspace", error.name, "name its directory") from error
     repairer = Repairer(workspace, None if source is None else source.files, is_dry_run=dry_run)
-    if _is_newer(workspace):
+    try:
+        workspace.check()
+    except FormatVersionError:  # a newer buoyline wrote it, and this one does not know what is right
         return _outcome(repairer, verify(workspace, hashes=False))
+    except BuoylineError:
+        pass  # verify reports it
 
     def look(*, hashes: bool = True) -> IntegrityReport:
         return verify(workspace, sessions=sessions, hashes=hashes, on_progress=on_progress)
@@ -488,89 +131,68 @@ def repair(
         known = set(repairer.actions)
         if any(found.path == layout.WORKSPACE_FILE and found.kind == "format" for found in report.findings):
             break
-        _repair_all(repairer, report, lock_timeout_s)
+        _repair_sessions(repairer, report, lock_timeout_s)
+        _repair_blobs(repairer, report, lock_timeout_s)
         if dry_run or set(repairer.actions) == known:
             break
         report = look()
     return _outcome(repairer, report)
 
 
-def _is_newer(workspace: LocalWorkspace) -> bool:
-    """Return whether a newer buoyline wrote the workspace: then this one does not know what is right."""
-    try:
-        workspace.check()
-    except FormatVersionError:
-        return True
-    except BuoylineError:
-        return False  # verify reports it
-    return False
+def _outcome(repairer: "Repairer", report: IntegrityReport) -> RepairReport:
+    remaining = [found for found in report.findings if found.severity != "note"]
+    if repairer.is_dry_run:
+        done = {action.path for action in repairer.actions if action.verb not in {"failed", "set-aside"}}
+        recovered = {"unfinished-batch", "bad-last-record", "stale-transcript"}
+        remaining = [
+            found
+            for found in remaining
+            if found.path not in done and not (found.kind in recovered and found.path.rpartition("/")[0] in done)
+        ]
+        # A stub is no longer dangling once its result is restored.
+        lacking = {found.path.rpartition("/")[0] for found in remaining if found.kind == "missing-result"}
+        remaining = [
+            found for found in remaining if found.kind != "dangling-stub" or found.path.rpartition("/")[0] in lacking
+        ]
+    return RepairReport(repairer.is_dry_run, tuple(dict.fromkeys(repairer.actions)), tuple(remaining))
 
 
-def _repair_format(repairer: Repairer, report: IntegrityReport) -> None:
+def _repair_format(repairer: "Repairer", report: IntegrityReport) -> None:
     name = layout.WORKSPACE_FILE
     kinds = {found.kind for found in report.findings if found.path == name}
-    try:
+    with repairer.failures(name):
         if repairer.copy is not None and kinds & {"missing-file", "format"}:
             repairer.put(name, repairer.copy.chunks(name), "restored", "from a copy: it says which format this is")
         elif "missing-file" in kinds:
             repairer.put(name, (new_workspace_file(),), "rebuilt", "as the next writer would have made it")
-    except BuoylineError as error:
-        repairer.fail(name, error)
 
 
-def _repair_all(repairer: Repairer, report: IntegrityReport, lock_timeout_s: float) -> None:
-    sources = _sources(repairer.files)
-    for directory, findings in _by_session(report).items():
-        try:
-            if repairer.files.is_directory(directory):
-                SessionRepair(repairer, directory, findings, sources, lock_timeout_s=lock_timeout_s).run()
-        except BuoylineError as error:
-            repairer.fail(directory, error)
-    _repair_blobs(repairer, report, lock_timeout_s)
-
-
-def _outcome(repairer: Repairer, report: IntegrityReport) -> RepairReport:
-    done = {action.path for action in repairer.actions if action.verb not in {"failed", "set-aside"}}
-    open_ones = [found for found in report.findings if found.severity != "note"]
-    if repairer.is_dry_run:
-        open_ones = [found for found in open_ones if not _is_covered(found, done)]
-        # A stub is no longer dangling once its result is restored.
-        lacking = {found.path.rpartition("/")[0] for found in open_ones if found.kind == "missing-result"}
-        open_ones = [
-            found for found in open_ones if found.kind != "dangling-stub" or found.path.rpartition("/")[0] in lacking
-        ]
-    return RepairReport(repairer.is_dry_run, tuple(dict.fromkeys(repairer.actions)), tuple(open_ones))
-
-
-def _is_covered(found: IntegrityFinding, done: set[str]) -> bool:
-    recovered = {"unfinished-batch", "bad-last-record", "stale-transcript"}
-    return found.path in done or (found.kind in recovered and found.path.rpartition("/")[0] in done)
-
-
-def _set_modes(repairer: Repairer, look: Callable[[], IntegrityReport]) -> None:
+def _set_modes(repairer: "Repairer", look: Callable[[], IntegrityReport]) -> None:
     tried: set[str] = set()
     for _ in range(_MODE_ROUNDS):
         wrong = [found.path for found in look().findings if found.kind == "wrong-mode" and found.path not in tried]
         for path in wrong:
-            try:
+            with repairer.failures(path):
                 if not repairer.is_dry_run:
                     repairer.upkeep.set_mode(path)
                 repairer.note("mode", path, "is now accessible to its owner only")
-            except BuoylineError as error:
-                repairer.fail(path, error)
         tried.update(wrong)
         if not wrong or repairer.is_dry_run:
             return
 
 
-def _by_session(report: IntegrityReport) -> Mapping[str, list[IntegrityFinding]]:
-    found: dict[str, list[IntegrityFinding]] = {}
+def _repair_sessions(repairer: "Repairer", report: IntegrityReport, lock_timeout_s: float) -> None:
+    by_session: dict[str, list[IntegrityFinding]] = {}
     for finding in report.findings:
         parts = finding.path.split("/")
         is_foreign = finding.kind in {"foreign-entry", "leftover", "torn-bytes", "unchecked-lines"}
         if parts[0] == layout.SESSIONS and len(parts) > 1 and not is_foreign:
-            found.setdefault("/".join(parts[:2]), []).append(finding)
-    return found
+            by_session.setdefault("/".join(parts[:2]), []).append(finding)
+    sources = _sources(repairer.files)
+    for directory, findings in by_session.items():
+        with repairer.failures(directory):
+            if repairer.files.is_directory(directory):
+                SessionRepair(repairer, directory, findings, sources, lock_timeout_s=lock_timeout_s).run()
 
 
 def _sources(files: Files) -> Callable[[str], Sequence[str]]:
@@ -590,37 +212,374 @@ def _sources(files: Files) -> Callable[[str], Sequence[str]]:
     return look_up
 
 
-def _repair_blobs(repairer: Repairer, report: IntegrityReport, lock_timeout_s: float) -> None:
+def _repair_blobs(repairer: "Repairer", report: IntegrityReport, lock_timeout_s: float) -> None:
     kinds = {"missing-blob", "changed-bytes"}
     paths = [found.path for found in report.findings if found.kind in kinds and layout.digest_in(found.path)]
     if not paths:
         return
-    try:
-        # A writer uses an existing blob without reading it, which must not happen while the blob is replaced.
-        lock = repairer.upkeep.blobs_locked(lock_timeout_s)
-        with nullcontext() if repairer.is_dry_run else lock:
-            for path in dict.fromkeys(paths):
-                try:
-                    _repair_blob(repairer, path)
-                except BuoylineError as error:
-                    repairer.fail(path, error)
-    except BuoylineError as error:
-        repairer.fail(layout.DATA, error)
+    # A writer uses an existing blob without reading it, which must not happen while the blob is replaced.
+    lock = nullcontext() if repairer.is_dry_run else repairer.upkeep.blobs_locked(lock_timeout_s)
+    with repairer.failures(layout.DATA), lock:
+        for path in dict.fromkeys(paths):
+            with repairer.failures(path):
+                _repair_blob(repairer, path)
 
 
-def _repair_blob(repairer: Repairer, path: str) -> None:
+def _repair_blob(repairer: "Repairer", path: str) -> None:
     digest = layout.digest_in(path) or ""
     found = digest_of(repairer.files, path)
     if found == digest:
         return
     for files in (repairer.copy, repairer.files):
-        names = files.names(layout.DATA) if files is not None else []
-        for name in (f"{layout.DATA}/{name}" for name in names if name.startswith(digest)):
+        for entry in files.names(layout.DATA) if files is not None else ():
+            name = f"{layout.DATA}/{entry}"
             if (
                 files is not None
+                and entry.startswith(digest)
                 and (files, name) != (repairer.files, path)
                 and repairer.put_from(path, files, name, digest)
             ):
                 return
     if found is not None:
         repairer.set_aside(path)
+
+
+class Repairer:
+    """Changes files of a workspace, and records each change in `actions`; in a dry run it only records them.
+
+    A file is replaced as a whole, after its old bytes were set aside.
+    """
+
+    def __init__(self, workspace: LocalWorkspace, copy: Files | None, *, is_dry_run: bool) -> None:
+        """Change files in *workspace*; *copy* has those of a copy, if there is one."""
+        self.files: Files = workspace.files
+        self.upkeep = workspace.upkeep
+        self.copy = copy
+        self.is_dry_run = is_dry_run
+        self.actions: list[RepairAction] = []
+
+    def note(self, verb: Verb, path: str, message: str) -> None:
+        """Record an action."""
+        self.actions.append(RepairAction(verb, path, message))
+
+    @contextmanager
+    def failures(self, path: str) -> Generator[None]:
+        """Record an error within the block as a failed action, and go on behind the block."""
+        try:
+            yield
+        except BuoylineError as error:
+            self.note("failed", path, str(error))
+
+    def put(self, path: str, chunks: Iterable[bytes], verb: Verb, message: str) -> None:
+        """Write *chunks* as file *path*; an existing file is set aside.
+
+        Raises:
+            StorageError: The file system refused; the old file is in its place.
+        """
+        if not self.is_dry_run:
+            self.keep(path)
+            self.upkeep.replace(path, chunks)
+        self.note(verb, path, message)
+
+    def put_from(self, path: str, source: Files, name: str, digest: str) -> bool:
+        """Write file *name* of *source* as file *path*; False if its SHA-256 is not *digest*.
+
+        Raises:
+            StorageError: The file system refused; the old file is in its place.
+            CorruptError: The source changed meanwhile.
+        """
+        if digest_of(source, name) != digest:
+            return False
+
+        def verified() -> Iterator[bytes]:
+            copied = hashlib.sha256()
+            for chunk in source.chunks(name):
+                copied.update(chunk)
+                yield chunk
+            if copied.hexdigest() != digest:
+                raise CorruptError(source.path(name), "has changed while it was copied; repeat the repair")
+
+        whose = "a copy" if source is self.copy else name
+        self.put(path, verified(), "restored", f"from {whose}: its bytes have the recorded hash")
+        return True
+
+    def set_aside(self, path: str) -> None:
+        """Move a damaged file to ``torn/``, so that a writer that stores the true bytes finds the name free.
+
+        Raises:
+            StorageError: The file system refused; the file is in its place.
+        """
+        if not self.is_dry_run:
+            self.keep(path)
+            self.upkeep.remove(path)
+        self.note(
+            "set-aside", path, f"its bytes are damaged and exist nowhere else; they are in {layout.TORN}/ beside it"
+        )
+
+    def keep(self, path: str) -> None:
+        """Copy file *path* to ``torn/`` before it is changed.
+
+        Raises:
+            StorageError: The file system refused.
+        """
+        digest = None if self.is_dry_run else digest_of(self.files, path)
+        if digest is not None:
+            self.upkeep.set_aside(path, digest)
+
+
+def digest_of(files: Files, path: str) -> str | None:
+    """Return the SHA-256 of file *path*; None if there is no such file.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+    if files.size(path) is None:
+        return None
+    digest = hashlib.sha256()
+    for chunk in files.chunks(path):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+_RECOVERED = frozenset(
+    {"torn-tail", "torn-transcript", "unfinished-batch", "bad-last-record", "bad-record", "stale-transcript"}
+)
+"""Findings that the recovery of the next writer handles."""
+
+_UNREMARKABLE = frozenset({"torn-tail", "torn-transcript", "stale-view", "orphan-view", "unrecorded-result"})
+"""Findings after which the transcript needs no copy in ``torn/``."""
+
+
+class SessionRepair:
+    """Repairs one session under its lock: first what only a copy has, then what can be derived."""
+
+    def __init__(
+        self,
+        repairer: Repairer,
+        directory: str,
+        findings: Sequence[IntegrityFinding],
+        sources: Callable[[str], Sequence[str]],
+        *,
+        lock_timeout_s: float,
+    ) -> None:
+        """Repair *findings* of the session in *directory*; *sources* finds files by a SHA-256 in the journals."""
+        self._repairer = repairer
+        self._files = repairer.files
+        self._directory = directory
+        self._kinds = {(found.path.removeprefix(f"{directory}/"), found.kind) for found in findings}
+        self._sources = sources
+        self._lock_timeout_s = lock_timeout_s
+        self._journal: bytes | None = None
+        self._index = Index()
+
+    def run(self) -> None:
+        """Repair all that can be repaired; a failure is recorded, and the next step follows.
+
+        Raises:
+            BuoylineError: It is not known whose session this is, or it cannot be locked.
+        """
+        repairer, session_id = self._repairer, self._session_id()
+        lock = repairer.upkeep.session_locked(session_id, self._lock_timeout_s)
+        with nullcontext() if repairer.is_dry_run else lock:
+            copy, owner = repairer.copy, self._path(layout.SESSION_FILE)
+            if _id_in(self._files, self._directory) is None and copy is not None:
+                repairer.put(owner, copy.chunks(owner), "restored", "from a copy: it names this session")
+            before = len(repairer.actions)
+            with repairer.failures(self._directory):
+                self._restore_journal()
+            self._index = index_of(self._journal or b"")
+            for step in (self._restore_archive, self._restore_window, self._restore_results):
+                with repairer.failures(self._directory):
+                    step()
+            has_restored = len(repairer.actions) > before
+        with repairer.failures(self._directory):
+            self._derive(session_id, has_restored=has_restored)
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    def _session_id(self) -> str:
+        path = self._files.path(self._path(layout.SESSION_FILE))
+        document = _document(self._files, self._directory)
+        if (layout.SESSION_FILE, "format") in self._kinds and is_object(document):
+            version = document.get("format")
+            if isinstance(version, int) and version > layout.FORMAT:
+                raise FormatVersionError(path, version, layout.FORMAT)
+        for files in (self._files, self._repairer.copy):
+            found = None if files is None else _id_in(files, self._directory)
+            if found is not None:
+                return found
+        raise CorruptError(path, "does not say whose session this is; name a copy that does")
+
+    def _of_copy(self, name: str) -> bytes | None:
+        """Return a file of the same session in the copy; None if the copy's session was created at another time."""
+        copy, owner = self._repairer.copy, self._path(layout.SESSION_FILE)
+        if copy is None or _id_in(copy, self._directory) is None:
+            return None
+        if _id_in(self._files, self._directory) is not None and _content(copy, owner) != _content(self._files, owner):
+            return None
+        return _content(copy, self._path(name))
+
+    def _restore_journal(self) -> None:
+        name = self._path(layout.JOURNAL_FILE)
+        here = self._journal = _content(self._files, name)
+        there = self._of_copy(layout.JOURNAL_FILE)
+        found = None if there is None else better_journal(here, there)
+        if found is None:
+            return
+        if here is None or len(found) != len(here):
+            # Of the messages that are younger than the copy, only their lines are known.
+            context = _content(self._files, self._path(layout.CONTEXT_FILE)) or b""
+            with suppress(MessageError):
+                found = with_adopted(found, context[index_of(found).context_end :], now())
+        if found != here:
+            self._repairer.put(name, (found,), "restored", "from a copy: its records have their checksums")
+            self._journal = found
+
+    def _restore_archive(self) -> None:
+        summaries = self._index.summaries
+        self._restore_ranges(layout.CONTEXT_FILE, [batch.byte_range for batch in self._index.batches])
+        self._restore_ranges(layout.SUMMARIES_FILE, summaries)
+        for byte_range in summaries[-summary_facts.KEPT :]:  # of those before, nobody needs the facts
+            self._restore_facts(byte_range)
+
+    def _restore_ranges(self, name: str, byte_ranges: Sequence[ByteRange]) -> None:
+        copy, path = self._repairer.copy, self._path(name)
+        if copy is None or copy.size(path) is None:
+            return
+        here, there = _reader(self._files, path), _reader(copy, path)
+        lost = [one for one in byte_ranges if not one.holds(here(one.offset, sum(one.sizes)))]
+        found = [one for one in lost if one.holds(there(one.offset, sum(one.sizes)))]
+        if found:
+            message = f"from a copy: {len(found)} of {len(lost)} damaged parts, which have the recorded hashes there"
+            self._repairer.put(path, with_extents(found, here, there, self._files.size(path) or 0), "restored", message)
+
+    def _restore_facts(self, summary: ByteRange) -> None:
+        copy, path = self._repairer.copy, self._path(layout.SUMMARIES_FILE)
+        if copy is None:
+            return
+        # In a dry run, the line may still be damaged here.
+        for files in (self._files, copy):
+            line = _reader(files, path)(summary.offset, sum(summary.sizes))
+            reference = summary_facts.reference_in(parse(line)) if summary.holds(line) else None
+            if reference is not None:
+                facts = self._path(reference.path)
+                if digest_of(self._files, facts) != reference.sha256:
+                    self._repairer.put_from(facts, copy, facts, reference.sha256)
+                return
+
+    def _restore_window(self) -> None:
+        there = self._of_copy(layout.WINDOW_FILE)
+        if there is None or not self._index.windows:
+            return
+        path = self._path(layout.WINDOW_FILE)
+        found = better_window(self._index, _content(self._files, path), there)
+        if found is not None:
+            self._repairer.put(path, (found,), "restored", "from a copy: it begins with what is recorded")
+
+    def _restore_results(self) -> None:
+        for name, record in self._index.results.items():
+            path, digest = self._path(name), record["sha256"]
+            # If nobody has the true bytes, the changed result is kept: it can still be read, and `verify` reports it.
+            if digest_of(self._files, path) == digest:
+                continue
+            candidates = [(self._files, other) for other in self._sources(digest) if other != path]
+            if self._repairer.copy is not None:
+                candidates.insert(0, (self._repairer.copy, path))
+            any(self._repairer.put_from(path, files, other, digest) for files, other in candidates)
+
+    def _derive(self, session_id: str, *, has_restored: bool) -> None:
+        """Let a writer's recovery run, then derive the transcript and the stale views again."""
+        repairer = self._repairer
+        if self._journal is not None and not is_foldable(self._journal):
+            raise CorruptError(
+                self._files.path(self._path(layout.JOURNAL_FILE)),
+                "has records of an unknown form, so nothing is derived from it; restore it from a copy",
+            )
+        if not repairer.is_dry_run and self._files.size(self._path(layout.CONTEXT_FILE)) is None:
+            # A writer would begin an empty one, and the loss would no longer show.
+            raise CorruptError(self._files.path(self._path(layout.CONTEXT_FILE)), "is gone; restore it from a copy")
+        kinds = {kind for _, kind in self._kinds}
+        is_lost = self._journal is None or (layout.TRANSCRIPT_FILE, "missing-file") in self._kinds
+        is_needed = has_restored or is_lost or bool(kinds & _RECOVERED)
+        views = [path for path, kind in self._kinds if kind == "stale-view"]
+        if repairer.is_dry_run:
+            if is_needed:
+                repairer.note("recovered", self._directory, "the writer's recovery, and the rest of the transcript")
+            for view in views:
+                repairer.note("rebuilt", self._path(view), "from its result")
+            return
+        if not is_needed and not views:
+            return
+        transcript = StoredSession(self._files, session_id).name(layout.TRANSCRIPT_FILE)
+        if has_restored or kinds - _UNREMARKABLE:
+            # Recovery cuts the transcript without setting it aside, and it may be the only text of a damaged message.
+            repairer.keep(transcript)
+        old = _content(self._files, transcript) or b""
+        with repairer.upkeep.recovered(session_id, self._lock_timeout_s) as session:
+            index = session.index()
+            done = "as the next writer would do it: all data in its journal is in place"
+            repairer.note("recovered", self._directory, done)
+            new = b"".join(_transcript(session, index, old))
+            if new != _content(self._files, transcript):
+                repairer.put(transcript, (new,), "rebuilt", "from the archive")
+            for view in views:
+                self._rebuild_view(session, index, view)
+
+    def _rebuild_view(self, session: StoredSession, index: Index, name: str) -> None:
+        record = index.results.get(layout.result_behind(name))
+        if record is None or "view" not in record:
+            return
+        result = session.name(record["path"])
+        view = (view_of(decoded(_content(self._files, result) or b"")) or "").encode("utf-8")
+        # Stubs and citations count on these lines.
+        if digest_of(self._files, result) == record["sha256"] and view.count(b"\n") == record["lines"]:
+            self._repairer.put(session.name(record["view"]), (view,), "rebuilt", "from its result")
+
+
+def _transcript(session: StoredSession, index: Index, old: bytes) -> Iterator[bytes]:
+    """Yield the lines of each batch: rendered again, or else those of the *old* transcript, or else blank ones."""
+    for batch in index.batches:
+        content = session.content(batch)
+        new = None if content is None else _rendered(batch, content, index)
+        before = old[batch.transcript_offset : batch.transcript_end]
+        if new is not None and len(new) == batch.transcript_bytes:
+            yield new
+        elif len(before) == batch.transcript_bytes and before.count(b"\n") == sum(batch.lines):
+            yield before
+        else:
+            yield blank_lines(batch.transcript_bytes, sum(batch.lines))
+
+
+def _rendered(batch: Batch, content: bytes, index: Index) -> bytes | None:
+    try:
+        return transcript_bytes(rendered(messages_of(batch, content), batch.first, batch.heading_times, index))
+    except BuoylineError:
+        return None
+
+
+def _document(files: Files, directory: str) -> object:
+    try:
+        return parse(_content(files, f"{directory}/{layout.SESSION_FILE}") or b"null")
+    except MessageError:
+        return None
+
+
+def _id_in(files: Files, directory: str) -> str | None:
+    """Return the session id in a directory; None if the directory belongs to another session or does not say."""
+    match _document(files, directory):
+        case {"id": str(session_id), "format": int(version)} if session_id and 1 <= version <= layout.FORMAT:
+            return session_id if is_directory_of(files, session_id, directory) else None
+        case _:
+            return None
+
+
+def _content(files: Files, path: str) -> bytes | None:
+    return None if files.size(path) is None else files.read(path)
+
+
+def _reader(files: Files, path: str) -> Callable[[int, int], bytes]:
+    def read(offset: int, size_bytes: int) -> bytes:
+        return b"" if files.size(path) is None or size_bytes <= 0 else files.read(path, offset, size_bytes)
+
+    return read

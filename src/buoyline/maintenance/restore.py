@@ -24,16 +24,6 @@ Read = Callable[[int, int], bytes]
 """Takes an offset and a number of bytes, and returns these bytes of a file; fewer at its end."""
 
 
-def lost_ranges(byte_ranges: Sequence[ByteRange], here: Read) -> list[ByteRange]:
-    """Return the ranges whose bytes *here* are not those that were committed."""
-    return [byte_range for byte_range in byte_ranges if not byte_range.holds(_part(here, byte_range))]
-
-
-def held_ranges(byte_ranges: Sequence[ByteRange], there: Read) -> list[ByteRange]:
-    """Return the ranges whose bytes *there* are those that were committed."""
-    return [byte_range for byte_range in byte_ranges if byte_range.holds(_part(there, byte_range))]
-
-
 def with_extents(found: Sequence[ByteRange], here: Read, there: Read, size: int) -> Iterator[bytes]:
     """Yield a file of *size* bytes with the byte ranges *found* taken from a copy.
 
@@ -42,9 +32,11 @@ def with_extents(found: Sequence[ByteRange], here: Read, there: Read, size: int)
     """
     position = 0
     for byte_range in sorted(found, key=lambda byte_range: byte_range.offset):
-        if byte_range.offset > position:
-            yield _filled(here(position, byte_range.offset - position), byte_range.offset - position)
-        yield _part(there, byte_range)
+        gap = byte_range.offset - position
+        if gap > 0:
+            content = here(position, gap)
+            yield content if len(content) == gap else content + b" " * (gap - len(content) - 1) + b"\n"
+        yield there(byte_range.offset, sum(byte_range.sizes))
         position = byte_range.end
     yield here(position, max(0, size - position))
 
@@ -60,7 +52,10 @@ def better_journal(here: bytes | None, there: bytes) -> bytes | None:
         None if the copy adds nothing.
     """
     whole = there[: index_of(there).end]
-    if here is None or _is_rebuilt(here):
+    records = [] if here is None else [decode(line) for line in here.split(b"\n")[:-1]]
+    # Made from the archive after the old one was lost, and nothing was written since.
+    is_rebuilt = bool(records) and all(record is not None and record.get("rebuilt") is True for record in records)
+    if here is None or is_rebuilt:
         return whole or None
     found = here
     for start, end in _bad_runs(here):
@@ -75,7 +70,8 @@ def better_journal(here: bytes | None, there: bytes) -> bytes | None:
     end = index_of(found).end
     if whole[:end] == found[:end] and len(whole) > end:
         found = whole
-    return found if found != here and _faults(found) <= _faults(here) else None
+    is_better = found != here and len(_scanned(found).findings) <= len(_scanned(here).findings)
+    return found if is_better else None
 
 
 def index_of(journal: bytes) -> Index:
@@ -154,20 +150,6 @@ def _with_resized_run(found: bytes, whole: bytes) -> bytes | None:
     return None
 
 
-def _part(read: Read, byte_range: ByteRange) -> bytes:
-    return read(byte_range.offset, sum(byte_range.sizes))
-
-
-def _filled(content: bytes, size: int) -> bytes:
-    return content if len(content) == size else content + b" " * (size - len(content) - 1) + b"\n"
-
-
-def _is_rebuilt(journal: bytes) -> bool:
-    """Return whether *journal* was made from the archive after the old one was lost, and nothing was written since."""
-    records = [decode(line) for line in journal.split(b"\n")[:-1]]
-    return bool(records) and all(record is not None and record.get("rebuilt") is True for record in records)
-
-
 def _are_records(content: bytes, size: int) -> bool:
     is_whole = len(content) == size and content.endswith(b"\n")
     return is_whole and all(decode(line) is not None for line in content.split(b"\n")[:-1])
@@ -187,10 +169,6 @@ def _bad_runs(journal: bytes) -> Iterator[tuple[int, int]]:
         position += len(line)
     if start is not None:
         yield start, position
-
-
-def _faults(journal: bytes) -> int:
-    return len(_scanned(journal).findings)
 
 
 def _scanned(journal: bytes) -> Scan:
