@@ -254,8 +254,22 @@ def collect(
     if not grace_s >= 0:
         raise ConfigError("grace_s", f"{grace_s!r} is not 0 or more")
     workspace.check()
-    _require_readable(workspace)
-    run = _Collector(workspace, retention or Retention(), grace_s, lock_timeout_s, unowned, on_progress)
+    for found in verify(workspace, hashes=False).findings:
+        if found.kind in _BLOCKING and not found.path.startswith(_WITHOUT_REFERENCES):
+            reason = (
+                f"{found.message.partition(';')[0]}, so it is not known which blobs the session refers to; nothing is "
+                "removed until it is repaired: try `buoyline repair`, or move the session's directory out of the "
+                "workspace"
+            )
+            raise CorruptError(workspace.files.path(found.path), reason)
+    run = _Collector(
+        workspace,
+        retention or Retention(),
+        grace_s=grace_s,
+        lock_timeout_s=lock_timeout_s,
+        unowned=unowned,
+        on_progress=on_progress,
+    )
     run.look()
     if dry_run:
         return run.report(run.expired(), is_dry_run=True)
@@ -292,27 +306,17 @@ def replacing(
         collect(workspace, grace_s=_LONGEST_S, dry_run=False, lock_timeout_s=lock_timeout_s)
 
 
-def _require_readable(workspace: LocalWorkspace) -> None:
-    for found in verify(workspace, hashes=False).findings:
-        if found.kind in _BLOCKING and not found.path.startswith(_WITHOUT_REFERENCES):
-            reason = (
-                f"{found.message.partition(';')[0]}, so it is not known which blobs the session refers to; nothing is "
-                "removed until it is repaired: try `buoyline repair`, or move the session's directory out of the "
-                "workspace"
-            )
-            raise CorruptError(workspace.files.path(found.path), reason)
-
-
 class _Collector:
     """One run of gc: what it read last, and what follows from that."""
 
-    def __init__(  # noqa: PLR0917 - private, called once
+    def __init__(
         self,
         workspace: LocalWorkspace,
         retention: Retention,
+        *,
         grace_s: float,
         lock_timeout_s: float,
-        unowned: bool,  # noqa: FBT001 - as above
+        unowned: bool,
         on_progress: Progress | None,
     ) -> None:
         self._files: Files = workspace.files
@@ -334,7 +338,7 @@ class _Collector:
     def look(self) -> None:
         """Collect all references of sessions; a file that has not changed since the last time is not read again."""
         self._sessions, self._interrupted, self._others = {}, {}, set()
-        entries = self._entries(layout.SESSIONS)
+        entries = _entries(self._files, layout.SESSIONS)
         with self._files.held(layout.SESSIONS) if entries else nullcontext(self._files) as sessions:
             for name, status in entries.items():
                 with _unreadable_stops():
@@ -421,15 +425,12 @@ class _Collector:
             with _unreadable_stops():
                 if self._scanner.scan(path) != self._sessions[path][1]:
                     return None
-                blobs = self._all_references(path)
+                # It will be removed, with its references to blobs that were stored since gc began.
+                digests = frozenset(layout.digest_in(blob) or "" for blob in self._blobs())
+                scanner = self._scanner if digests <= self._digests else ReferenceScanner(self._files, digests)
+                blobs = scanner.scan(path).digests
             self._upkeep.hide(path)
         return replace(gone, session=replace(gone.session, blobs=blobs))
-
-    def _all_references(self, path: str) -> frozenset[str]:
-        """Return all references of a session, also to blobs stored since gc began; it will be removed."""
-        digests = frozenset(layout.digest_in(blob) or "" for blob in self._blobs())
-        scanner = self._scanner if digests <= self._digests else ReferenceScanner(self._files, digests)
-        return scanner.scan(path).digests
 
     def _remove_leftover(self, path: str) -> bool:
         """Remove an unfinished file; False if it is in a session whose writer may be at work on it."""
@@ -489,28 +490,30 @@ class _Collector:
     def _leftovers(self, gone: AbstractSet[str]) -> Iterator[FileUsage]:
         yield from (FileUsage(path, scan.size_bytes) for path, scan in self._interrupted.items())
         unlocked_ns = max(self._grace_ns, _UNLOCKED_GRACE_S * _NS)
-        # buoyline makes no directories under such a name in the root; the agent may.
-        yield from (swept for swept, is_file in self._unfinished("", unlocked_ns) if is_file)
-        yield from (swept for swept, _ in self._unfinished(layout.SESSIONS, unlocked_ns))
-        staying = [path for path, (session_id, _) in self._sessions.items() if session_id not in gone]
+        yield from self._unfinished("", unlocked_ns, self._files)
+        yield from self._unfinished(layout.SESSIONS, unlocked_ns, self._files)
         for inner in (layout.DATA, layout.DATA_TORN):
-            yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns))
+            yield from self._unfinished(inner, self._grace_ns, self._files)
+        staying = [path for path, (session_id, _) in self._sessions.items() if session_id not in gone]
         with self._files.held(layout.SESSIONS) if staying else nullcontext(self._files) as sessions:
             for directory in staying:
                 for inner in (directory, f"{directory}/{layout.TORN}"):
-                    yield from (swept for swept, _ in self._unfinished(inner, self._grace_ns, sessions))
+                    yield from self._unfinished(inner, self._grace_ns, sessions)
 
-    def _unfinished(
-        self, directory: str, grace_ns: int, files: Files | None = None
-    ) -> Iterator[tuple[FileUsage, bool]]:
-        for name, status in self._entries(directory, files).items():
+    def _unfinished(self, directory: str, grace_ns: int, files: Files) -> Iterator[FileUsage]:
+        """Yield what was made under a temporary name in *directory*, and not changed for *grace_ns*."""
+        for name, status in _entries(files, directory).items():
             path = f"{directory}/{name}" if directory else name
-            if name.startswith(layout.TEMPORARY_PREFIX) and not layout.is_removed_name(name):
-                is_directory = stat.S_ISDIR(status.st_mode)
-                scan = self._scanner.scan(path) if is_directory else None
-                changed_ns = max(status.st_mtime_ns, scan.changed_ns if scan else 0)
-                if self._now_ns - changed_ns >= grace_ns:
-                    yield FileUsage(path, scan.size_bytes if scan else status.st_size), not is_directory
+            if not name.startswith(layout.TEMPORARY_PREFIX) or layout.is_removed_name(name):
+                continue
+            size_bytes, changed_ns = status.st_size, status.st_mtime_ns
+            if stat.S_ISDIR(status.st_mode):
+                scan = self._scanner.scan(path)
+                size_bytes, changed_ns = scan.size_bytes, max(changed_ns, scan.changed_ns)
+                if not directory:  # buoyline makes no directories under such a name in the root; the agent may
+                    continue
+            if self._now_ns - changed_ns >= grace_ns:
+                yield FileUsage(path, size_bytes)
 
     def _uses(self) -> list[SessionUsage]:
         return [
@@ -519,7 +522,7 @@ class _Collector:
         ]
 
     def _blobs(self) -> dict[str, Status]:
-        found = {f"{layout.DATA}/{name}": status for name, status in self._entries(layout.DATA).items()}
+        found = {f"{layout.DATA}/{name}": status for name, status in _entries(self._files, layout.DATA).items()}
         return {
             path: status
             for path, status in found.items()
@@ -530,10 +533,10 @@ class _Collector:
         is_there = self._files.size(layout.RELEASED_FILE) is not None
         return self._files.read(layout.RELEASED_FILE) if is_there else b""
 
-    def _entries(self, directory: str, files: Files | None = None) -> Mapping[str, Status]:
-        files = files or self._files
-        is_there = not directory or files.is_directory(directory)
-        return files.entries(directory) if is_there else {}
+
+def _entries(files: Files, directory: str) -> Mapping[str, Status]:
+    """Return the entries of a directory; none if there is no such directory."""
+    return files.entries(directory) if not directory or files.is_directory(directory) else {}
 
 
 def _session_id(files: Files, directory: str) -> str:
