@@ -266,6 +266,16 @@ def test_leftovers_go_once_they_are_old(workdir: Path) -> None:
     assert (workdir / ".tmp-agents-own").is_dir()
 
 
+def test_no_file_in_the_agents_own_directories_is_read(workdir: Path) -> None:
+    read: list[int] = []
+    collect(LocalWorkspace(workdir), on_progress=read.append)
+    (workdir / ".tmp-agents-own").mkdir()
+    (workdir / ".tmp-agents-own/large").write_bytes(b"x" * 100_000)
+    read_beside: list[int] = []
+    collect(LocalWorkspace(workdir), on_progress=read_beside.append)
+    assert sum(read_beside) == sum(read)
+
+
 def test_what_is_not_ours_is_never_touched(workdir: Path) -> None:
     outside = workdir.parent / "outside"
     outside.mkdir()

@@ -508,10 +508,10 @@ class _Collector:
                 continue
             size_bytes, changed_ns = status.st_size, status.st_mtime_ns
             if stat.S_ISDIR(status.st_mode):
-                scan = self._scanner.scan(path)
-                size_bytes, changed_ns = scan.size_bytes, max(changed_ns, scan.changed_ns)
                 if not directory:  # buoyline makes no directories under such a name in the root; the agent may
                     continue
+                scan = self._scanner.scan(path)
+                size_bytes, changed_ns = scan.size_bytes, max(changed_ns, scan.changed_ns)
             if self._now_ns - changed_ns >= grace_ns:
                 yield FileUsage(path, size_bytes)
 
