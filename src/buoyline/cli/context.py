@@ -147,13 +147,21 @@ def get_command(name: str, workdir: Path, allowed: Sequence[str], *, opensearch:
     Example: buoyline context get tool-heavy --opensearch > tool-heavy.json
     """
     document = Registry(LocalWorkspace(workdir), allowed=allowed).get(name)
-    if opensearch:
-        return _print_for_opensearch(document, as_json=as_json)
+    if not opensearch:
+        if as_json:
+            print_json(document.to_json())
+        else:
+            print_text(document.model_dump_json(indent=2))
+        return 0
+    spelled, findings = to_opensearch(document)
+    print_notices(f"OpenSearch: {one.path}{' (left out)' * one.is_left_out}: {one.reason}" for one in findings)
+    if not spelled["hooks"]:
+        return print_problems(["OpenSearch can run none of it, and takes no document without hooks"])
     if as_json:
-        print_json(document.to_json())
+        print_json(spelled)
     else:
-        print_text(document.model_dump_json(indent=2))
-    return 0
+        print_text(json.dumps(spelled, indent=2, ensure_ascii=False))
+    return _FOUND if findings else 0
 
 
 @context_command.command("list")
@@ -343,18 +351,6 @@ def _opensearch_findings(
             both = [*silent, *to_opensearch(document)[1]]
             found += [replace(one, path=joined(place, one.path)) for one in both]
     return found
-
-
-def _print_for_opensearch(document: ContextManagement, *, as_json: bool) -> int:
-    spelled, findings = to_opensearch(document)
-    print_notices(f"OpenSearch: {one.path}{' (left out)' * one.is_left_out}: {one.reason}" for one in findings)
-    if not spelled["hooks"]:
-        return print_problems(["OpenSearch can run none of it, and takes no document without hooks"])
-    if as_json:
-        print_json(spelled)
-    else:
-        print_text(json.dumps(spelled, indent=2, ensure_ascii=False))
-    return _FOUND if findings else 0
 
 
 def _verdict(found: ContextManagement | Activation) -> str:

@@ -3,15 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import columns, counted, cut, local_time, print_answer, progress, terminal_width
-from buoyline.inspect.diff import Difference, OffloadedFile, SeenMessage, difference
-
-T = TypeVar("T")
+from buoyline.inspect.diff import Difference, SeenMessage, difference
 
 _HEADINGS: Sequence[str | int] = ("", "role", "tool", "tokens", "transcript", "begins")
 _COLOURS: Final = {
@@ -87,33 +85,26 @@ def _balance(found: Difference) -> Iterator[str]:
 def _messages(title: str, messages: Sequence[SeenMessage], *, full: bool) -> Iterator[str]:
     yield ""
     yield f"{title}: {counted(len(messages), 'message')}"
-    shown, left_out = _ends(messages, len(messages) if full else _SHOWN_MESSAGES)
-    if not shown:
+    if not messages:
         return
-    rows = [_HEADINGS, *map(_row, shown)]
-    if left_out:
-        rows.insert(1 + _SHOWN_MESSAGES // 2, ("", "", "", "", "", f"… {left_out:,} more; --full lists them"))
+    rows = [_HEADINGS, *map(_row, messages)]
+    left_out = len(messages) - _SHOWN_MESSAGES
+    if left_out > 0 and not full:  # the first and the last are shown
+        half = 1 + _SHOWN_MESSAGES // 2
+        rows[half : half + left_out] = [("", "", "", "", "", f"… {left_out:,} more; --full lists them")]
     yield from columns(rows, terminal_width())
-
-
-def _ends(items: Sequence[T], most: int) -> tuple[list[T], int]:
-    """Return the first and last of *items*, *most* in all, and the number of items omitted between them."""
-    if len(items) <= most:
-        return list(items), 0
-    return [*items[: most // 2], *items[len(items) - (most - most // 2) :]], len(items) - most
 
 
 def _row(message: SeenMessage) -> Sequence[str | int]:
     lines = "in the window" if message.lines is None else f"{message.lines[0]}-{message.lines[1]}"
-    kept = "(also in the prefix) " if message.stands_again else ""
     # The stub of an offloaded result would only repeat its path.
-    said = kept + ("; ".join(map(_file, message.offloaded)) or message.begins)
+    files = [
+        f"offloaded to {one.view or one.path}, {counted(one.lines, 'line')}, {one.bytes:,} bytes"
+        for one in message.offloaded
+    ]
+    kept = "(also in the prefix) " if message.stands_again else ""
+    said = kept + ("; ".join(files) or message.begins)
     return f"{message.message}", message.role, cut(message.tool, _TOOL_CHARS), message.tokens, lines, said
-
-
-def _file(offloaded: OffloadedFile) -> str:
-    size = f"{counted(offloaded.lines, 'line')}, {offloaded.bytes:,} bytes"
-    return f"offloaded to {offloaded.view or offloaded.path}, {size}"
 
 
 def _sentences(found: Difference, *, full: bool) -> Iterator[str]:

@@ -172,8 +172,14 @@ def query_command(expression: str, paths: tuple[str, ...], workdir: Path, **opti
 
 def _look_up(lookup: Callable[..., Answer], workdir: Path, *asked: Any, as_json: bool, **options: Any) -> int:
     workspace = existing_workspace(workdir)
+
+    def as_options(position: Mapping[str, Any]) -> str:
+        return "repeat the command with " + " ".join(
+            f"--{name} {shlex.quote(str(value))}" for name, value in position.items()
+        )
+
     with _errors_for_people(workspace):
-        answer = lookup(workspace, *asked, spelling=_as_options, **options)
+        answer = lookup(workspace, *asked, spelling=as_options, **options)
     if as_json:
         lines = [{**dataclasses.asdict(line), "text": line.text} for line in answer.lines]
         for fields in lines:
@@ -184,12 +190,6 @@ def _look_up(lookup: Callable[..., Answer], workdir: Path, *asked: Any, as_json:
         rows = answer.text.split("\n")
         print_text("\n".join(_in_options(row) if row.startswith("[") else row for row in rows))
     return print_problems([f"{workspace.files.path(path)}: {reason}" for path, reason in answer.unread.items()])
-
-
-def _as_options(position: Mapping[str, Any]) -> str:
-    return "repeat the command with " + " ".join(
-        f"--{name} {shlex.quote(str(value))}" for name, value in position.items()
-    )
 
 
 def path_from_here(workdir: Path, path: str) -> str:
@@ -217,8 +217,7 @@ def _errors_for_people(workspace: LocalWorkspace) -> Generator[None]:
     except NotFoundError as error:
         if error.kind == "session":
             raise NotFoundError(error.kind, error.name, "`buoyline sessions` lists those there are") from error
-        sessions = _sessions_with(workspace, error.name)
-        meant = " or ".join(f"--session {shlex.quote(session)}" for session in sessions)
+        meant = " or ".join(f"--session {shlex.quote(session)}" for session in _sessions_with(workspace, error.name))
         hint = re.sub(r"\bglob\((.+)\) lists it", r"`buoyline glob \1` lists it", error.hint)
         raise NotFoundError(error.kind, error.name, f"did you mean {meant}? {hint}" if meant else hint) from error
 
@@ -299,7 +298,7 @@ def retrieve_command(
         print_text(found.text)
         return
     lines = [{**dataclasses.asdict(line), "content": line.text} for line in found.lines]
-    parts = [_part(part) for part in found.parts]
+    parts = list(map(_part, found.parts))
     print_json({"parts": parts, "lines": lines, "total": found.total, "next": dict(found.next)})
 
 

@@ -9,7 +9,7 @@ import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import Duration, Size, counted, duration_in_words, how_long_ago, print_answer, progress
-from buoyline.maintenance.gc import ExpiredSession, FileUsage, GcReport, Retention, collect
+from buoyline.maintenance.gc import FileUsage, GcReport, Retention, collect
 from buoyline.maintenance.repair import RepairReport, repair
 from buoyline.maintenance.verify import IntegrityFinding, IntegrityReport, verify
 from buoyline.maintenance.verify.findings import SEVERITIES
@@ -180,12 +180,7 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
             dry_run=not is_confirmed,
             on_progress=None if advance is None else advance.more,
         )
-    print_answer(_gc_fields(found), _gc_in_words(found, retention), as_json=as_json)
-    return _FOUND if found.locked else 0
-
-
-def _gc_fields(found: GcReport) -> dict[str, Any]:
-    return {
+    fields: dict[str, Any] = {
         "dry_run": found.is_dry_run,
         "freed_bytes": found.freed_bytes,
         "session_bytes": found.session_bytes,
@@ -204,46 +199,36 @@ def _gc_fields(found: GcReport) -> dict[str, Any]:
         },
         "locked": list(found.locked),
     }
+    print_answer(fields, _gc_in_words(found, retention), as_json=as_json)
+    return _FOUND if found.locked else 0
 
 
 def _gc_in_words(found: GcReport, retention: Retention) -> Iterator[str]:
+    reasons = {
+        "age": f"older than {duration_in_words(retention.max_age_s or 0)}",
+        "count": f"not among the {counted(retention.max_sessions or 0, 'newest session')}",
+        "bytes": f"the oldest of more than {retention.max_bytes or 0:,} bytes",
+    }
     for expired in found.sessions:
-        session = expired.session
+        session, reason = expired.session, reasons[expired.reason]
         active = how_long_ago(session.last_active)
-        facts = f"{session.size_bytes:,} bytes, last active {active}, {_reason(expired, retention)}"
-        yield f"session   {session.session_id}: {facts}"
+        yield f"session   {session.session_id}: {session.size_bytes:,} bytes, last active {active}, {reason}"
     for kind, swept in (("blob", found.blobs), ("leftover", found.leftovers)):
         yield from (f"{kind:<8}  {one.path}: {one.size_bytes:,} bytes" for one in swept)
-    yield from (
-        f"locked    {session_id}: a writer is at work, so it is kept; repeat later" for session_id in found.locked
-    )
-    yield from _kept_in_words(found, retention.max_bytes)
-    going = {"session": found.sessions, "blob": found.blobs, "leftover": found.leftovers}
-    if not any(going.values()):
-        yield "nothing was removed" if found.locked else "nothing to remove"
-        return
-    verb = "would be freed; --yes removes this" if found.is_dry_run else "freed"
-    counts = ", ".join(counted(len(what), name) for name, what in going.items())
-    yield f"{counts}: {found.freed_bytes:,} bytes {verb}"
-
-
-def _reason(expired: ExpiredSession, retention: Retention) -> str:
-    match expired.reason:
-        case "age":
-            return f"older than {duration_in_words(retention.max_age_s or 0)}"
-        case "count":
-            return f"not among the {counted(retention.max_sessions or 0, 'newest session')}"
-        case _:
-            return f"the oldest of more than {retention.max_bytes or 0:,} bytes"
-
-
-def _kept_in_words(found: GcReport, max_bytes: int | None) -> Iterator[str]:
+    for session_id in found.locked:
+        yield f"locked    {session_id}: a writer is at work, so it is kept; repeat later"
     if found.young:
         yield f"{_sum(found.young)}, kept for now: no session refers to them, but they were modified within --grace"
     if found.unowned:
         yield f"{_sum(found.unowned)}, kept: no session ever referred to them; --unowned removes them"
-    if max_bytes is not None and found.session_bytes > max_bytes:
-        yield f"the sessions that are kept take {found.session_bytes:,} bytes, more than {max_bytes:,}"
+    if retention.max_bytes is not None and found.session_bytes > retention.max_bytes:
+        yield f"the sessions that are kept take {found.session_bytes:,} bytes, more than {retention.max_bytes:,}"
+    if found.sessions or found.blobs or found.leftovers:
+        verb = "would be freed; --yes removes this" if found.is_dry_run else "freed"
+        sessions, blobs = counted(len(found.sessions), "session"), counted(len(found.blobs), "blob")
+        yield f"{sessions}, {blobs}, {counted(len(found.leftovers), 'leftover')}: {found.freed_bytes:,} bytes {verb}"
+    else:
+        yield "nothing was removed" if found.locked else "nothing to remove"
 
 
 def _sum(swept: Sequence[FileUsage]) -> str:

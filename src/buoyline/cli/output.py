@@ -167,12 +167,6 @@ def cut(text: str, chars: int) -> str:
     return text if len(text) <= chars else f"{text[: chars - 1]}…"
 
 
-def branches(entries: Sequence[str]) -> Iterator[str]:
-    """Yield *entries* as the branches of a tree."""
-    for place, entry in enumerate(entries, 1):
-        yield f"{'└──' if place == len(entries) else '├──'} {entry}"
-
-
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([A-Za-z]{0,3})", re.ASCII)
 _SECONDS: Mapping[str, float] = MappingProxyType(
     {"": 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}

@@ -20,13 +20,12 @@ from buoyline.compression import ContextConfig
 from buoyline.compression.config import AUTO
 from buoyline.compression.summary import Summary, SummaryVerified
 from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, storage_error
-from buoyline.inspect.costs import Prices, RequestCost, appended, cost_of
+from buoyline.inspect.costs import Prices, appended, cost_of
 from buoyline.inspect.replay import Replay, replay
 from buoyline.maintenance.gc import replacing
-from buoyline.management import ContextManagement
 from buoyline.messages import spell
 from buoyline.messages.jsonl import is_object, parse
-from buoyline.messages.recording import Recording, read_recording
+from buoyline.messages.recording import read_recording
 from buoyline.messages.registry import dialect_names
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
@@ -39,7 +38,7 @@ _WIDTH = 80
 _LEAST_SHARE = 0.005
 """Smaller shares are shown as 0 %."""
 
-_OPTIONS: Mapping[str, str] = {
+_PRICES: Mapping[str, str] = {
     "input": "Price of a million tokens of input.",
     "cached": "The same, read from the provider's prompt cache.  [default: as any input]",
     "cache_write": "The same, kept in that cache.  [default: as any input]",
@@ -47,9 +46,8 @@ _OPTIONS: Mapping[str, str] = {
 }
 
 
-def price_options(function: F) -> F:
-    """Add ``--prices`` and ``--price-…``."""
-    for name, words in reversed(list(_OPTIONS.items())):
+def _price_options(function: F) -> F:
+    for name, words in reversed(list(_PRICES.items())):
         flag = f"--price-{name.replace('_', '-')}"
         function = click.option(flag, type=click.FloatRange(min=0), metavar="AMOUNT", help=words)(function)
     return click.option(
@@ -59,72 +57,6 @@ def price_options(function: F) -> F:
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help='Prices of a million tokens, such as {"input": 3, "cached": 0.3, "output": 15}.',
     )(function)
-
-
-def prices_in(options: Mapping[str, Any]) -> Prices | None:
-    """Return the prices among a command's *options*, or from the file that they name; None without prices.
-
-    Raises:
-        ConfigError: They are not prices, or input or output has none.
-    """
-    path: Path | None = options["price_table"]
-    given = {name: options[f"price_{name}"] for name in _OPTIONS if options[f"price_{name}"] is not None}
-    if path is None and not given:
-        return None
-    try:
-        table: object = {} if path is None else parse(path.read_bytes())
-    except (MessageError, OSError) as error:
-        raise ConfigError("prices", f"{path}: {error}") from error
-    return Prices.of({**table, **given} if is_object(table) else table)
-
-
-def costs(
-    requests: Sequence[RequestCost], unmanaged: Sequence[RequestCost], output_tokens: int, prices: Prices | None
-) -> dict[str, Any] | None:
-    """Return the costs with and without buoyline for a report; None without prices."""
-    if prices is None:
-        return None
-    managed, otherwise = (asdict(cost_of(each, output_tokens, prices)) for each in (requests, unmanaged))
-    return {"prices": asdict(prices), "managed": managed, "unmanaged": otherwise}
-
-
-def costs_in_words(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the sentences of a report about the prompt cache and, with prices, about costs."""
-    share = report["reusable_tokens"] / max(report["sent_tokens"], 1)
-    share_without = report["reusable_tokens_unmanaged"] / max(report["sent_tokens_unmanaged"], 1)
-    yield f"A provider's prompt cache can serve {share:.0%} of these (without buoyline {share_without:.0%})."
-    if (found := report["cost"]) is None:
-        yield "For costs, give prices: --price-input and --price-output, or --prices FILE.json."
-        return
-    amount, without = found["managed"]["amount"], found["unmanaged"]["amount"]
-    prices = ", ".join(f"{name} {price:g}" for name, price in found["prices"].items() if price is not None)
-    costs = f"It costs {compared(amount, without)}: {amount:,.4f}, not {without:,.4f} (a million tokens: {prices})."
-    yield from wrap(costs, _WIDTH)
-
-
-def assumptions_in_words(report: Mapping[str, Any]) -> list[str]:
-    """Return the assumptions behind the costs in a report; none without costs."""
-    if report["cost"] is None:
-        return []
-    assumed = (
-        "Assumed for the costs: the cache is never too old or too small; the output is that of the recording, "
-        f"{report['output_tokens']:,} tokens, with and without; a request over the window "
-        f"({report['exceeding_steps_unmanaged']:,} without buoyline) costs what it takes, though it would be refused."
-    )
-    return wrap(assumed, _WIDTH)
-
-
-def compared(now: float, before: float, what: str = "") -> str:
-    """Return by how many percent *now* is less or more than *before*.
-
-    >>> compared(11, 100, "tokens"), compared(7, 5), compared(1, 1)
-    ('89% fewer tokens', '40% more', 'as much')
-    """
-    share = abs(1 - now / before) if before else 0
-    if share < _LEAST_SHARE:
-        return f"as many {what}" if what else "as much"
-    less = "fewer" if what else "less"
-    return f"{share:.0%} {less if now < before else 'more'} {what}".strip()
 
 
 RETAINED_FILE = "retained.jsonl"
@@ -195,7 +127,7 @@ def _trigger(_context: click.Context, _parameter: click.Parameter, value: str) -
     help="A document that says what is done, and when, in place of the limits; see buoyline context.",
 )
 @allow_option
-@price_options
+@_price_options
 @json_option
 def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **options: Any) -> None:
     """Feed a recorded conversation through the live code path.
@@ -216,9 +148,19 @@ def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **op
 
     Example: buoyline replay run.jsonl --workdir ./replayed --context-size 32000
     """
-    prices = prices_in(options)
-    _refuse_limits_beside_a_document(options)
-    found = _read(recording, options["dialect"])
+    prices = _prices_in(options)
+    for name in ("trigger", "tool_result_limit", "turn_results_limit") if options["management"] is not None else ():
+        if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = f"--{name.replace('_', '-')}"
+            raise click.BadOptionUsage(option, f"{option} and --management exclude each other: the document decides")
+    if options["management"] is not None and Path(options["management"]).is_file():
+        options["management"] = Path(options["management"])
+    try:
+        content = sys.stdin.buffer.read() if recording == _STDIN else recording.read_bytes()
+    except OSError as error:
+        raise click.FileError(str(recording), error.strerror) from error
+    # Every message is checked before anything is written.
+    found = read_recording(content, "stdin" if recording == _STDIN else str(recording), options["dialect"])
     beyond = [line for line in options["compress_at"] if line >= len(found.messages)]
     if beyond:
         problem = f"message {beyond[0]} is behind the last one, {len(found.messages) - 1}"
@@ -232,6 +174,23 @@ def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **op
         print_json(report)
     else:
         print_lines(_in_words(report))
+
+
+def _prices_in(options: Mapping[str, Any]) -> Prices | None:
+    """Return the prices among the command's *options*, or from the file that they name; None without prices.
+
+    Raises:
+        ConfigError: They are not prices, or input or output has none.
+    """
+    path: Path | None = options["price_table"]
+    given = {name: options[f"price_{name}"] for name in _PRICES if options[f"price_{name}"] is not None}
+    if path is None and not given:
+        return None
+    try:
+        table: object = {} if path is None else parse(path.read_bytes())
+    except (MessageError, OSError) as error:
+        raise ConfigError("prices", f"{path}: {error}") from error
+    return Prices.of({**table, **given} if is_object(table) else table)
 
 
 @contextmanager
@@ -276,30 +235,13 @@ def _free(workdir: Path, session_id: str, *, overwrite: bool) -> Generator[None]
         print_problems([f"the overwritten session is hidden, but still on disk until `buoyline gc --yes`: {error}"])
 
 
-def _refuse_limits_beside_a_document(options: dict[str, Any]) -> None:
-    """Refuse limits that a document decides: they would be ignored."""
-    context = click.get_current_context()
-    for name in ("trigger", "tool_result_limit", "turn_results_limit"):
-        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if options["management"] is not None and is_given:
-            option = f"--{name.replace('_', '-')}"
-            raise click.BadOptionUsage(option, f"{option} and --management exclude each other: the document decides")
-
-
-def _read(path: Path, dialect: str | None) -> Recording:
-    """Return the messages of a recording; every one is checked before anything is written."""
-    try:
-        content = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
-    except OSError as error:
-        raise click.FileError(str(path), error.strerror) from error
-    return read_recording(content, "stdin" if path == _STDIN else str(path), dialect)
-
-
 async def _replayed(
     conversation: Sequence[Any], session_id: str, workdir: Path, options: dict[str, Any]
 ) -> tuple[Replay, ContextWindow]:
+    """Replay a conversation, and write down what is in the context at its end."""
     names = ("tool_result_limit", "turn_results_limit", "summary_tokens")
-    trigger = _DEFAULTS.trigger_ratio if options["management"] is not None else options["trigger"]
+    source: str | Path | None = options["management"]
+    trigger = options["trigger"] if source is None else _DEFAULTS.trigger_ratio
     config = ContextConfig(trigger_ratio=trigger, **{name: options[name] for name in names})
     seen = Replay()
     # Not entered: that would create the directory, even if the window is too small.
@@ -311,7 +253,7 @@ async def _replayed(
         config=config,
         dialect=options["dialect"],
         on_event=seen.record,
-        management=_document(options["management"], workspace, options["allowed"]),
+        management=None if source is None else document_of(source, workspace, allowed=options["allowed"]),
     )
     try:
         with progress("messages", of_bytes=False) as advance:
@@ -331,18 +273,14 @@ async def _replayed(
     return seen, window
 
 
-def _document(source: str | None, workspace: LocalWorkspace, allowed: Sequence[str]) -> ContextManagement | None:
-    """Return the document in the file *source*, or else the one of that name."""
-    if source is None:
-        return None
-    file = Path(source)
-    return document_of(file if file.is_file() else source, workspace, allowed=allowed)
-
-
 def _report(
     session_id: str, workdir: Path, seen: Replay, window: ContextWindow, prices: Prices | None
 ) -> dict[str, Any]:
     unmanaged = appended(seen.unmanaged_tokens)
+    cost: dict[str, Any] | None = None
+    if prices is not None:
+        managed, otherwise = (cost_of(each, seen.output_tokens, prices) for each in (seen.requests, unmanaged))
+        cost = {"prices": asdict(prices), "managed": asdict(managed), "unmanaged": asdict(otherwise)}
     return {
         "session": session_id,
         "workdir": str(workdir.absolute()),
@@ -358,7 +296,7 @@ def _report(
         "output_tokens": seen.output_tokens,
         "reusable_tokens": sum(request.reused_tokens for request in seen.requests),
         "reusable_tokens_unmanaged": sum(request.reused_tokens for request in unmanaged),
-        "cost": costs(seen.requests, unmanaged, seen.output_tokens, prices),
+        "cost": cost,
         "turn_results_limit": window.config.turn_limit(window.size),
         "peak_turn_tokens": max(seen.turn_tokens),
         "saved_tokens": seen.saved_tokens,
@@ -379,48 +317,61 @@ def _compression(summary: Summary, verified: Sequence[SummaryVerified]) -> dict[
     return {**summary.without_facts().to_json(), "last_facts": facts, "last_facts_unsaid": unsaid}
 
 
-def _manager_in_words(totals: dict[str, Any]) -> str:
-    asked, active, reduced = totals["asked"], totals["active"], totals["reduced"]
-    less = f"{counted(totals['messages'], 'message')} and {counted(totals['tokens'], 'token')} less"
-    done = f"reduced {counted(reduced, 'time')}, {less}"
-    problems = "".join(f"; {problem}" for problem in totals["problems"])
-    name = f"{totals['hook']}[{totals['number']}] {totals['type_name']}"
-    return f"{name}: active {active:,} of {counted(asked, 'time')}, {done}{problems}"
+def compared(now: float, before: float, what: str = "") -> str:
+    """Return by how many percent *now* is less or more than *before*.
+
+    >>> compared(11, 100, "tokens"), compared(7, 5), compared(1, 1)
+    ('89% fewer tokens', '40% more', 'as much')
+    """
+    share = abs(1 - now / before) if before else 0
+    if share < _LEAST_SHARE:
+        return f"as many {what}" if what else "as much"
+    less = "fewer" if what else "less"
+    return f"{share:.0%} {less if now < before else 'more'} {what}".strip()
 
 
 def _in_words(report: dict[str, Any]) -> Iterator[str]:
-    sent, without = report["sent_tokens"], report["sent_tokens_unmanaged"]
-    limit = "" if report["management"] else f" of {report['turn_results_limit']:,}"
-    show = shlex.join(["buoyline", "show", report["session"], "--workdir", report["workdir"]])
+    sent, without, cost = report["sent_tokens"], report["sent_tokens_unmanaged"], report["cost"]
+    reusable, reusable_without = report["reusable_tokens"], report["reusable_tokens_unmanaged"]
     yield f"With buoyline this session sends {compared(sent, without, 'tokens')}: {sent:,}, not {without:,}."
-    yield from costs_in_words(report)
-    yield f"Details: {show}"
+    share, share_without = reusable / max(sent, 1), reusable_without / max(without, 1)
+    yield f"A provider's prompt cache can serve {share:.0%} of these (without buoyline {share_without:.0%})."
+    if cost is None:
+        yield "For costs, give prices: --price-input and --price-output, or --prices FILE.json."
+    else:
+        now, before = cost["managed"]["amount"], cost["unmanaged"]["amount"]
+        prices = ", ".join(f"{name} {price:g}" for name, price in cost["prices"].items() if price is not None)
+        amounts = f"{now:,.4f}, not {before:,.4f} (a million tokens: {prices})"
+        yield from wrap(f"It costs {compared(now, before)}: {amounts}.", _WIDTH)
+    yield f"Details: {shlex.join(['buoyline', 'show', report['session'], '--workdir', report['workdir']])}"
     yield ""
     size = f"window {report['context_size']:,} tokens"
     yield f"{counted(report['messages'], 'message')}, {counted(report['steps'], 'model call')}, {size}"
     yield from _recording_in_words(report["recording"])
     peak, peak_without = report["peak_tokens"], report["peak_tokens_unmanaged"]
-    reusable, reusable_without = report["reusable_tokens"], report["reusable_tokens_unmanaged"]
+    limit = "" if report["management"] else f" of {report['turn_results_limit']:,}"
     yield f"largest request   {peak:>11,} tokens, without buoyline {peak_without:,}"
     yield f"prompt-cacheable  {reusable:>11,} tokens, without buoyline {reusable_without:,}"
     offloaded = counted(len(report["offloaded"]), "tool result")
     yield f"offloaded         {offloaded:>11}, {report['saved_tokens']:,} tokens less"
     yield f"largest turn      {report['peak_turn_tokens']:>11,}{limit} tokens of tool results"
-    squeezed = {tuple(event["messages"]): event for event in report["squeezed"]}
-    for summary in report["compressions"]:
-        first, end = summary["messages"]
-        citations = counted(len(summary["pointers"]), "citation")
-        tokens = f"{summary['source_tokens']:,} tokens in {summary['tokens']:,}"
-        unverified = f"{len(summary['unverified'])} unverified"
-        event = squeezed.get((first, end))
-        unsaid, facts = summary["last_facts_unsaid"], summary["last_facts"]
-        why = "no room for" if event else "without"
-        missing = f"; {why} {unsaid:,} of the {facts:,} facts of the last one" if unsaid else ""
-        yield f"summary {summary['n']}: messages {first}-{end - 1}, {tokens}, {citations}, {unverified}{missing}"
-    yield from map(_manager_in_words, report["managers"])
+    yield from _compressions_in_words(report)
+    for totals in report["managers"]:
+        less = f"{counted(totals['messages'], 'message')} and {counted(totals['tokens'], 'token')} less"
+        active = f"active {totals['active']:,} of {counted(totals['asked'], 'time')}"
+        problems = "".join(f"; {problem}" for problem in totals["problems"])
+        name = f"{totals['hook']}[{totals['number']}] {totals['type_name']}"
+        yield f"{name}: {active}, reduced {counted(totals['reduced'], 'time')}, {less}{problems}"
     for found in report["exceeding"]:
         yield f"message {found['message']} alone takes {found['tokens']:,} tokens, more than the window"
-    yield from assumptions_in_words(report)
+    if cost is not None:
+        assumed = (
+            "Assumed for the costs: the cache is never too old or too small; the output is that of the recording, "
+            f"{report['output_tokens']:,} tokens, with and without; a request over the window "
+            f"({report['exceeding_steps_unmanaged']:,} without buoyline) costs what it takes, though it would be "
+            "refused."
+        )
+        yield from wrap(assumed, _WIDTH)
 
 
 def _recording_in_words(recording: dict[str, Any]) -> Iterator[str]:
@@ -431,3 +382,16 @@ def _recording_in_words(recording: dict[str, Any]) -> Iterator[str]:
     if recording["compactions"]:
         times = counted(recording["compactions"], "time")
         yield f"compacted {times} when it was recorded; replayed whole, with those summaries"
+
+
+def _compressions_in_words(report: dict[str, Any]) -> Iterator[str]:
+    squeezed = {tuple(event["messages"]) for event in report["squeezed"]}
+    for summary in report["compressions"]:
+        first, end = summary["messages"]
+        citations = counted(len(summary["pointers"]), "citation")
+        tokens = f"{summary['source_tokens']:,} tokens in {summary['tokens']:,}"
+        unverified = f"{len(summary['unverified'])} unverified"
+        unsaid, facts = summary["last_facts_unsaid"], summary["last_facts"]
+        why = "no room for" if (first, end) in squeezed else "without"
+        missing = f"; {why} {unsaid:,} of the {facts:,} facts of the last one" if unsaid else ""
+        yield f"summary {summary['n']}: messages {first}-{end - 1}, {tokens}, {citations}, {unverified}{missing}"

@@ -28,7 +28,6 @@ from buoyline.offloader import ModelCall
 from buoyline.tokens.usage import USAGE_FIELDS
 from buoyline.workspace import LocalWorkspace, Status, StoredSession, layout
 from buoyline.workspace.content import data_names
-from buoyline.workspace.index import Index
 from buoyline.workspace.records import call_from
 
 if TYPE_CHECKING:
@@ -98,7 +97,11 @@ def inventory_of(session: StoredSession) -> Inventory:
     with suppress(NotFoundError):
         window = session.window()
     behind = 0 if window is None else window.first + len(window.messages) - len(window.head)
-    files = tuple(_files(session))
+    entries = session.files.entries(session.directory)  # one listing costs a quarter of a request for each name
+    files = list(_sizes(entries))
+    if layout.TORN in entries and stat.S_ISDIR(entries[layout.TORN].st_mode):
+        torn = session.files.entries(session.name(layout.TORN))
+        files += [(f"{layout.TORN}/{name}", size) for name, size in _sizes(torn)]
     return Inventory(
         id=session.session_id,
         directory=session.directory,
@@ -110,17 +113,8 @@ def inventory_of(session: StoredSession) -> Inventory:
         tool_results=len(index.results),
         summaries=len(index.summaries),
         bytes=sum(size for _, size in files),
-        files=files,
+        files=tuple(files),
     )
-
-
-def _files(session: StoredSession) -> Iterator[tuple[str, int]]:
-    """Yield name and size of each file; one listing costs a quarter of a request for each name."""
-    entries = session.files.entries(session.directory)
-    yield from _sizes(entries)
-    if layout.TORN in entries and stat.S_ISDIR(entries[layout.TORN].st_mode):
-        torn = session.files.entries(session.name(layout.TORN))
-        yield from ((f"{layout.TORN}/{name}", size) for name, size in _sizes(torn))
 
 
 def _sizes(entries: Mapping[str, Status]) -> Iterator[tuple[str, int]]:
@@ -221,7 +215,15 @@ def stats_command(session: str | None, workdir: Path, *, as_json: bool) -> int:
         print_json({"id": session, **_fields(found)}) if as_json else print_report(_in_words(found))
         return 0
     sessions, refusals = of_each(workspace, stats_of)
-    total, data = together(sessions.values()), _data(workspace, sessions.values())
+    total = together(sessions.values())
+    sizes = {
+        name: workspace.files.size(name) or 0
+        for name in (f"{layout.DATA}/{entry}" for entry in workspace.files.names(layout.DATA))
+        if layout.blob_behind(layout.reference_to(name)) is not None
+    }
+    users = Counter(name for found in sessions.values() for name in found.blobs)
+    shared = sum(count > 1 for count in users.values())
+    data = {"count": len(sizes), "bytes": sum(sizes.values()), "shared": shared}
     if as_json:
         listed = [{"id": session_id, **_fields(found)} for session_id, found in sessions.items()]
         print_json({"sessions": listed, "total": _fields(total), "data": data})
@@ -243,13 +245,16 @@ def stats_of(session: StoredSession) -> Stats:
         *(batch.time for batch in index.batches),
         *(record["time"] for record in index.results.values()),
     ]
+    references = (reference.reference for batch in index.batches for _, reference in batch.references)
+    archived = {name for name in map(layout.blob_behind, references) if name is not None}
+    blobs = archived.union(*map(data_names, index.results.values()))
     files = Counter[str]()
     for name, size in inventory.files:
         files[_kind(name)] += size
     return Stats(
         archived=index.messages,
         tool_results=[record["bytes"] for record in index.results.values()],
-        blobs={name: session.files.size(name) or 0 for name in _blobs(index)},
+        blobs={name: session.files.size(name) or 0 for name in blobs},
         summaries=len(summaries),
         source_tokens=sum(summary.get("source_tokens", 0) for summary in summaries),
         summary_tokens=sum(summary.get("tokens", 0) for summary in summaries),
@@ -283,24 +288,6 @@ def _kind(name: str) -> str:
     if layout.summary_number(name) is not None:
         return "summaries"
     return "torn" if name.startswith(f"{layout.TORN}/") else _KINDS.get(name, "other")
-
-
-def _blobs(index: Index) -> set[str]:
-    references = (reference.reference for batch in index.batches for _, reference in batch.references)
-    archived = {name for name in map(layout.blob_behind, references) if name is not None}
-    return archived.union(*map(data_names, index.results.values()))
-
-
-def _data(workspace: LocalWorkspace, sessions: Iterable[Stats]) -> dict[str, int]:
-    """Count the files in ``data/``, and those that more than one session refers to."""
-    sizes = {
-        name: workspace.files.size(name) or 0
-        for name in (f"{layout.DATA}/{entry}" for entry in workspace.files.names(layout.DATA))
-        if layout.blob_behind(layout.reference_to(name)) is not None
-    }
-    users = Counter(name for session in sessions for name in session.blobs)
-    shared = [name for name, count in users.items() if count > 1]
-    return {"count": len(sizes), "bytes": sum(sizes.values()), "shared": len(shared)}
 
 
 def _fields(stats: Stats) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import branches, counted, cut, how_long_ago, local_time, print_json, print_lines, print_report
+from buoyline.cli.output import counted, cut, how_long_ago, local_time, print_json, print_lines, print_report
 from buoyline.cli.sessions import Inventory, inventory_of
 from buoyline.errors import CorruptError, NotFoundError
 from buoyline.lookups.answer import Line
@@ -93,7 +93,13 @@ def show_command(session: str, workdir: Path, messages: tuple[int, int] | None, 
     """
     workspace = existing_workspace(workdir)
     if messages is not None:
-        _print_messages(list(_lines(workspace, session, messages)), as_json=as_json)
+        lines = list(_lines(workspace, session, messages))
+        if as_json:
+            print_json([{"path": line.path, "number": line.number, "text": line.text} for line in lines])
+        else:
+            # Only lines of the transcript have a number that `buoyline read` takes.
+            archived = layout.TRANSCRIPT_FILE
+            print_lines(f"{line.number if line.path.endswith(archived) else '-'}\t{line.text}" for line in lines)
         return
     found = workspace.session(session)
     inventory, summaries = inventory_of(found), found.summaries()
@@ -139,15 +145,6 @@ def _live(window: WindowState, session: StoredSession, first: int, end: int) -> 
         yield from (Line(session.name(layout.WINDOW_FILE), number, 1, line) for line in lines)
 
 
-def _print_messages(lines: Sequence[Line], *, as_json: bool) -> None:
-    if as_json:
-        print_json([{"path": line.path, "number": line.number, "text": line.text} for line in lines])
-        return
-    is_archived = [line.path.endswith(layout.TRANSCRIPT_FILE) for line in lines]
-    # Only lines of the transcript have a number that `buoyline read` takes.
-    print_lines(f"{line.number if yes else '-'}\t{line.text}" for line, yes in zip(lines, is_archived, strict=True))
-
-
 def _overview(inventory: Inventory, summary: dict[str, Any] | None, *, full: bool) -> Iterator[str]:
     created = (
         f"{how_long_ago(inventory.created)} ({local_time(inventory.created)})"
@@ -162,17 +159,13 @@ def _overview(inventory: Inventory, summary: dict[str, Any] | None, *, full: boo
     yield f"{counted(inventory.tool_results, 'tool result')}, {counted(inventory.summaries, 'summary', 'summaries')}"
     yield ""
     yield f"{inventory.directory}/  {inventory.bytes:,} bytes"
-    yield from branches(list(_entries(inventory, full=full)))
+    results = [name for name, _ in inventory.files if name.startswith("tool_result-")]
+    left_out = set[str]() if full else set(results[_SHOWN_RESULTS:])
+    entries = [f"{name}  {size:,}" for name, size in inventory.files if name not in left_out]
+    if left_out:
+        entries.append(f"… and {len(left_out):,} more files of tool results; --full lists them")
+    for place, entry in enumerate(entries, 1):
+        yield f"{'└──' if place == len(entries) else '├──'} {entry}"
     if summary is not None:
         yield ""
         yield from str(summary.get("text", "")).split("\n") if full else in_short(summary)
-
-
-def _entries(inventory: Inventory, *, full: bool) -> Iterator[str]:
-    results = [name for name, _ in inventory.files if name.startswith("tool_result-")]
-    left_out = set[str]() if full else set(results[_SHOWN_RESULTS:])
-    for name, size in inventory.files:
-        if name not in left_out:
-            yield f"{name}  {size:,}"
-    if left_out:
-        yield f"… and {len(left_out):,} more files of tool results; --full lists them"

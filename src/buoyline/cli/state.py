@@ -154,14 +154,10 @@ def session_work(workspace: LocalWorkspace, session_id: str) -> WorkState:
         CorruptError: A file is not as it was written.
     """
     session = workspace.session(session_id)
-    state = _last_state(session)
-    return work_of(list(_sources(session, state.end)), state)
-
-
-def _last_state(session: StoredSession) -> WorkState:
     summaries = session.summaries_with_facts()
     found = summaries[-1].get("work") if summaries else None
-    return WorkState() if found is None else work_state_from(found)
+    state = WorkState() if found is None else work_state_from(found)
+    return work_of(list(_sources(session, state.end)), state)
 
 
 def _sources(session: StoredSession, first: int) -> Iterator[SourceMessage]:

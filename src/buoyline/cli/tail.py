@@ -70,8 +70,13 @@ def tail_command(session: str | None, workdir: Path, lines: int, *, follow: bool
     watch = Watch(workspace, session, last=lines)
     with suppress(KeyboardInterrupt):
         _show(_history(watch, lines, reads_all=follow), as_json=as_json)
-        if follow:
-            _follow(watch, session, workspace.workdir, as_json=as_json)
+        if follow and not watch.session_ids:
+            wanted = "a session" if session is None else f"session {session!r}"
+            print_notices([f"waiting for {wanted} in {workspace.workdir}"])
+        for events in watch.rounds() if follow else ():
+            _show(events, as_json=as_json)
+            if not events:
+                _check_reader()
 
 
 def _history(watch: Watch, count: int, *, reads_all: bool) -> list[WorkspaceEvent]:
@@ -94,16 +99,6 @@ def _history(watch: Watch, count: int, *, reads_all: bool) -> list[WorkspaceEven
         found.sort(key=itemgetter(0, 1))
         del found[: max(len(found) - count, 0)]
     return [event for *_, event in found]
-
-
-def _follow(watch: Watch, session: str | None, workdir: Path, *, as_json: bool) -> None:
-    if not watch.session_ids:
-        wanted = "a session" if session is None else f"session {session!r}"
-        print_notices([f"waiting for {wanted} in {workdir}"])
-    for events in watch.rounds():
-        _show(events, as_json=as_json)
-        if not events:
-            _check_reader()
 
 
 def _show(events: Sequence[WorkspaceEvent], *, as_json: bool) -> None:
