@@ -11,7 +11,6 @@ if "pytest" in sys.modules:
     sys.modules["pytest"].register_assert_rewrite(
         "buoyline.testing.counter",
         "buoyline.testing.offloader",
-        "buoyline.testing.concurrency",
         "buoyline.testing.workspace",
     )
 

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from buoyline.testing.conversation import HOSTILE_TEXTS, LONE_SURROGATES
-from buoyline.testing.suite import raises
 from buoyline.tokens import TextCounter
 
 _PROSE: Final = "The keeper writes down wind, sea and every ship that passes; nobody has read it for years.\n"
@@ -94,11 +93,12 @@ class CounterConformance(ABC):  # noqa: B024 - abstract since it needs a fixture
 
     def test_no_limit_is_below_zero(self, counter: TextCounter) -> None:
         """A negative limit is a mistake of the caller."""
+        import pytest  # noqa: PLC0415 - a suite can be loaded without it
+
         for text in ("", "text"):
-            with raises(ValueError):
-                counter.head(text, -1)
-            with raises(ValueError):
-                counter.tail(text, -1)
+            for cut in (counter.head, counter.tail):
+                with pytest.raises(ValueError):  # noqa: PT011 - its words are the counter's own
+                    cut(text, -1)
             assert counter.exceeds(text, -1)
 
     def test_threads_may_share_it(self, counter: TextCounter) -> None:
