@@ -40,14 +40,8 @@ T = TypeVar("T")
 class Inventory:
     """The numbers of a session, under the keys of ``buoyline show --json``.
 
-    Attributes:
-        directory: Relative to the workdir.
-        created: ISO 8601 in UTC; empty if unknown.
-        messages: Archived ones and those in the context.
-        in_context: Messages in the context, with the summary and the prefix messages; 0 without a window.
-        tool_results: Files of whole tool results.
-        bytes: Of all files in the directory.
-        files: Name within the directory, and size in bytes; with those in ``torn/``.
+    *created* is ISO 8601 in UTC, or empty. *in_context* counts the summary and the prefix messages, too. *files* have
+    their names within *directory* and their sizes, with those in ``torn/``.
     """
 
     id: str
@@ -68,10 +62,8 @@ def of_each(
 ) -> tuple[dict[str, T], list[str]]:
     """Count the content of each session; one that cannot be counted does not hide the others.
 
-    It counts the *newest* sessions, the most recently active first, or all, in the order of their names.
-
-    Returns:
-        The counts by session id, and for each other session a sentence that says why it is left out.
+    It counts the *newest* sessions, the most recently active first, or all, in the order of their names. It returns the
+    counts by session id, and for each other session a sentence that says why it is left out.
     """
     counted: dict[str, T] = {}
     refusals: list[str] = []
@@ -174,13 +166,9 @@ class Stats:
     """The numbers of a session, or of several together.
 
     Attributes:
-        archived: Messages in the archive.
         tool_results: Bytes of each whole tool result.
         blobs: Bytes of each blob that archived messages and tool results refer to, by name; 0 if it is missing.
-        source_tokens: Of the summarised messages.
-        files: Bytes by kind of file: ``archive``, ``journal``, ``transcript``, ``tool results``, ``views``,
-            ``summaries``, ``window``, ``torn`` and ``other``.
-        calls: Model calls that windows recorded.
+        files: Bytes by the kind of file that `_kind` names.
         times: Of the session's creation, and of each archiving and storing; ISO 8601 in UTC.
     """
 

@@ -86,15 +86,9 @@ class Retention:
     def expired(
         self, sessions: Sequence[SessionUsage], blob_bytes: Mapping[str, int], now_ns: int
     ) -> tuple[ExpiredSession, ...]:
-        """Return the sessions to remove.
+        """Return the sessions to remove, the least recently active first; of the same age, by id.
 
-        Args:
-            sessions: All sessions, in any order.
-            blob_bytes: Size of each blob, by its hash.
-            now_ns: The time, in nanoseconds since the epoch.
-
-        Returns:
-            The least recently active session first; of the same age, by id.
+        *blob_bytes* has the size of each blob, by its hash.
         """
         newest_first = sorted(sessions, key=lambda s: (-s.last_active_ns, s.session_id))
         reasons: dict[str, str] = {}
@@ -135,12 +129,7 @@ def former_reference_line(digest: str, until_ns: int) -> bytes:
     """Return a line of ``data/.released.jsonl``: removed sessions referred to this blob until *until_ns*.
 
     A blob without references may belong to a user who keeps no session here. This line says that it belonged to a
-    session.
-
-    Args:
-        digest: Of the blob.
-        until_ns: When the last of these sessions was last active, in nanoseconds since the epoch. If the blob was
-            stored later, somebody else stored it.
+    session, which was last active *until_ns*; if the blob was stored later, somebody else stored it.
     """
     return spell({"sha256": digest, "until_ns": until_ns}).encode("utf-8") + b"\n"
 
@@ -189,15 +178,12 @@ class GcReport:
     """What gc removed, or would remove in a dry run.
 
     Attributes:
-        is_dry_run: Nothing was changed.
-        sessions: The removed sessions, the least recently active first.
-        blobs: The removed blobs, by name.
-        leftovers: The removed unfinished files, and removals of sessions that were interrupted and are now complete, by
-            path.
+        sessions: The least recently active first.
+        blobs: By name.
+        leftovers: Unfinished files, and removals of sessions that were interrupted and are now complete, by path.
         young: Blobs without references that are too young to remove.
-        unowned: Blobs that no session is known to have referred to since they were stored. They are removed only if the
-            caller asks for it.
-        locked: Ids of sessions whose lock was not free in time. Nothing of them was removed, and their blobs were kept.
+        unowned: Blobs that no session is known to have referred to since they were stored; kept unless asked for.
+        locked: Ids of sessions whose lock was not free in time: they and their blobs were kept.
         session_bytes: The size of the remaining sessions, with the blobs that they refer to.
     """
 
@@ -235,7 +221,7 @@ def collect(
 
     Args:
         workspace: The workspace to clean up.
-        retention: Which sessions to remove; None keeps all.
+        retention: None keeps all sessions.
         grace_s: Files that are younger than this are kept.
         unowned: Also remove blobs that no session has referred to since they were stored. Blobs of
             `LocalWorkspace.offload_data_block` are such blobs, and only its caller knows whether they are in use.

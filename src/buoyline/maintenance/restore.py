@@ -42,14 +42,9 @@ def with_extents(found: Sequence[ByteRange], here: Read, there: Read, size: int)
 
 
 def better_journal(here: bytes | None, there: bytes) -> bytes | None:
-    """Return a journal that combines *here* with the records that only the copy *there* has.
+    """Return the journal *here* with the records that only a copy *there*, of any age, has; None if it adds nothing.
 
-    Args:
-        here: The journal; None if it is gone.
-        there: That of a copy, which was taken at any time.
-
-    Returns:
-        None if the copy adds nothing.
+    *here* is None if the journal is gone.
     """
     whole = there[: index_of(there).end]
     records = [] if here is None else [decode(line) for line in here.split(b"\n")[:-1]]
@@ -88,10 +83,8 @@ def is_foldable(journal: bytes) -> bool:
 def with_adopted(journal: bytes, context: bytes, time: str) -> bytes:
     """Return *journal* with a record, marked as rebuilt, for each whole line of *context* behind its last batch.
 
-    Args:
-        journal: Whole records.
-        context: The bytes of ``context.jsonl`` behind the last batch.
-        time: For the records, since the real time is not known.
+    *journal* has whole records, and *context* is the bytes of ``context.jsonl`` behind its last batch. *time* is for
+    the new records, since the real time is not known.
 
     Raises:
         MessageError: A line is not a message.
@@ -117,8 +110,7 @@ def with_adopted(journal: bytes, context: bytes, time: str) -> bytes:
 def better_window(index: Index, here: bytes | None, there: bytes) -> bytes | None:
     """Return a window that can be resumed, from that of a copy and the further lines of *here*.
 
-    Returns:
-        None if the copy is of another window, or *here* is whole.
+    It is None if the copy is of another window, or *here* is whole.
     """
     if here is not None and is_window(index, here):
         return None

@@ -22,20 +22,15 @@ CALLS: Final = ("open", "write", "fdatasync", "fsync", "link", "rename", "unlink
 class Faults:
     """Makes one system call fail while its block runs.
 
-    It replaces functions in `os` for all threads of the process, so nothing else should use files meanwhile.
-
-    Attributes:
-        count: Calls so far, with the failed one.
+    It replaces functions in `os` for all threads of the process, so nothing else should use files meanwhile. `count` is
+    the number of calls so far, with the failed one.
     """
 
     def __init__(self, fail_at: int, code: int, *, after: bool = False, calls: Sequence[str] = CALLS) -> None:
-        """Prepare the failure.
+        """Let call number *fail_at*, from 1, fail with the errno *code*; 0 only counts the calls.
 
-        Args:
-            fail_at: Number of the call that fails, from 1; 0 only counts the calls.
-            code: Its errno, e.g. ``errno.ENOSPC``.
-            after: It fails after it had its effect, like a call whose answer is lost.
-            calls: Names of the functions that count; those that the platform lacks are omitted.
+        With *after*, it fails after it had its effect, like a call whose answer is lost. *calls* are the functions that
+        count; those that the platform lacks are omitted.
         """
         self.count = 0
         self._fail_at = fail_at
@@ -83,15 +78,8 @@ def every_fault(
 ) -> Iterator[Faults]:
     """Yield an injector for call *first*, then for every *step*-th call after it, until the work makes no such call.
 
-    Args:
-        code: As for `Faults`, like the others.
-        after: See above.
-        calls: See above.
-        first: Number of the first call that fails, from 1.
-        step: Larger than 1, so that several tests can share the calls.
-
-    Returns:
-        Injectors, to be entered one after the other. The last one makes nothing fail.
+    The injectors are entered one after the other, and the last one makes nothing fail. With a larger *step*, several
+    tests can share the calls; *code*, *after* and *calls* are those of `Faults`.
     """
     for fail_at in itertools.count(first, step):
         faults = Faults(fail_at, code, after=after, calls=calls)
