@@ -45,10 +45,16 @@ def print_report(lines: Iterable[str], colours: Mapping[str, str] = NO_COLOURS) 
 
     It also gets the *colours* of words that begin a line or follow two blanks.
     """
-    width = terminal_width()
+
+    def coloured(word: re.Match[str]) -> str:
+        return click.style(word[0], fg=colours[word[0]], bold=True)
+
+    width, pattern = terminal_width(), ""
+    if colours and "NO_COLOR" not in os.environ:
+        pattern = rf"(?:^|(?<=  ))(?:{'|'.join(map(re.escape, colours))})\b"
     for line in lines:
         for piece in broken(_escaped(line), width):
-            click.echo(_coloured(piece, colours))
+            click.echo(re.sub(pattern, coloured, piece, count=1) if pattern else piece)
 
 
 def terminal_width() -> int | None:
@@ -69,13 +75,6 @@ def broken(line: str, width: int | None) -> list[str]:
 
 def _escaped(line: str) -> str:
     return visible(line).replace("\n", "\\n")
-
-
-def _coloured(line: str, colours: Mapping[str, str]) -> str:
-    if not colours or "NO_COLOR" in os.environ:
-        return line
-    pattern = rf"(?:^|(?<=  ))(?:{'|'.join(map(re.escape, colours))})\b"
-    return re.sub(pattern, lambda found: click.style(found[0], fg=colours[found[0]], bold=True), line, count=1)
 
 
 def print_json(value: object) -> None:

@@ -201,25 +201,28 @@ class _Verification:
         return sum(status.st_size for status in statuses if stat.S_ISREG(status.st_mode))
 
     def _each_inspected(self, directories: Sequence[str]) -> Iterator[Inspection]:
-        """Yield the inspected sessions; one that a writer changed while a problem was found is inspected again."""
-        if not directories:
-            return
-        with self._files.held(layout.SESSIONS) as sessions:
-            for directory in directories:
-                for attempt in range(_ATTEMPTS):
-                    before = self._journal_size(directory, sessions)
-                    with ExitStack() as held:
-                        files = sessions
-                        # If it cannot be opened, each check in it reports why.
-                        with suppress(StorageError):
-                            files = held.enter_context(sessions.held(directory))
-                        session = inspected(files, directory, self._probe, hashes=self._hashes)
-                    is_quiet = all(found.severity == "note" for found in session.findings)
-                    is_last = attempt == _ATTEMPTS - 1
-                    if is_quiet or is_last or self._journal_size(directory, sessions) == before:
-                        if not _is_removed(sessions, directory):
-                            yield session
-                        break
+        if directories:
+            with self._files.held(layout.SESSIONS) as sessions:
+                for directory in directories:
+                    session = self._inspected(sessions, directory)
+                    if not _is_removed(sessions, directory):
+                        yield session
+
+    def _inspected(self, sessions: Files, directory: str) -> Inspection:
+        """Inspect a session, again if it has a problem and a writer has changed it since."""
+        attempts = 0
+        while True:
+            attempts += 1
+            before = self._journal_size(directory, sessions)
+            with ExitStack() as held:
+                files = sessions
+                # If it cannot be opened, each check in it reports why.
+                with suppress(StorageError):
+                    files = held.enter_context(sessions.held(directory))
+                session = inspected(files, directory, self._probe, hashes=self._hashes)
+            is_quiet = all(found.severity == "note" for found in session.findings)
+            if is_quiet or attempts == _ATTEMPTS or self._journal_size(directory, sessions) == before:
+                return session
 
     def _journal_size(self, directory: str, files: Files) -> int | None:
         with suppress(StorageError):
