@@ -11,6 +11,7 @@ import mimetypes
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -79,7 +80,7 @@ class AgentScope(Dialect):
         content = message.get("content")
         if not has_known_role(message) or not is_array(content) or "tool_calls" in message:
             return False
-        return message.keys() >= _MESSAGE_FIELDS or any(map(_is_own, content))
+        return message.keys() >= _MESSAGE_FIELDS or any(map(_is_unmistakable, content))
 
     def view(self, message: Any) -> Message:
         """Read *message*: one with only results reads as role ``tool``, one with only hints as role ``user``.
@@ -209,22 +210,21 @@ def _field(value: Any, name: str) -> Any:
     return value.get(name) if is_object(value) else getattr(value, name, None)
 
 
-def _field_names(value: object) -> frozenset[str]:
-    """Return the names of a model's fields, read off its class; empty for any other value."""
+def _field_names(value: object) -> AbstractSet[str]:
+    """Return the keys of an object, or the names of a model's fields, read off its class; else nothing."""
+    if is_object(value):
+        return value.keys()
     found = getattr(type(value), "model_fields", None)
-    return frozenset(found) if is_object(found) else frozenset()
+    return found.keys() if is_object(found) else frozenset()
 
 
-def _is_own(block: object) -> bool:
+def _is_unmistakable(block: object) -> bool:
     kind = _field(block, "type")
-    if not isinstance(kind, str) or kind not in _OWN_BLOCKS:
-        return False
-    return _OWN_BLOCKS[kind] in (block if is_object(block) else _field_names(block))
+    return isinstance(kind, str) and kind in _OWN_BLOCKS and _OWN_BLOCKS[kind] in _field_names(block)
 
 
 def _is_result(block: object) -> bool:
-    names = block.keys() if is_object(block) else _field_names(block)
-    return names >= _RESULT_FIELDS and _field(block, "type") == "tool_result"
+    return _field_names(block) >= _RESULT_FIELDS and _field(block, "type") == "tool_result"
 
 
 def _parts(block: object, native: object) -> Iterator[Part]:
@@ -241,7 +241,8 @@ def _parts(block: object, native: object) -> Iterator[Part]:
                 yield Reasoning(*map(text_or_empty, texts))
                 return
             case "hint" if isinstance(hint := block.get("hint"), str) or is_array(hint):
-                yield from map(_noted, blocks_of(hint))
+                for part in map(_part, blocks_of(hint)):
+                    yield Note(part.text) if isinstance(part, Text) else part
                 return
             case _:
                 pass
@@ -250,22 +251,12 @@ def _parts(block: object, native: object) -> Iterator[Part]:
 
 def _part(block: object) -> ResultPart:
     """Read a block that a result or a hint may hold."""
-    if is_object(block) and block.get("type") == "data" and is_object(source := block.get("source")):
-        return _media(source, block.get("name"))
-    return simple_part(block)
-
-
-def _noted(block: object) -> ResultPart:
-    part = _part(block)
-    return Note(part.text) if isinstance(part, Text) else part
-
-
-def _media(source: Mapping[str, Any], name: object) -> Media | Opaque:
-    media_type = source.get("media_type")
-    kind = _kind(text_or_empty(media_type))
+    if not is_object(block) or block.get("type") != "data" or not is_object(source := block.get("source")):
+        return simple_part(block)
+    media_type, name = text_or_empty(source.get("media_type")), block.get("name")
     if source.get("type") == "base64":
-        return media(kind, media_type, payload=source.get("data"), name=name)
-    return media(kind, media_type, source=source.get("url"), name=name)
+        return media(_kind(media_type), media_type, payload=source.get("data"), name=name)
+    return media(_kind(media_type), media_type, source=source.get("url"), name=name)
 
 
 def _kind(media_type: str) -> str:

@@ -176,8 +176,8 @@ def _part(block: object) -> Part:
                 return Reasoning(text_or_empty(block.get("thinking")), text_or_empty(block.get("signature")))
             case "image" | "document" as kind:
                 return _media(kind, block)
-            case "search_result" if is_array(block.get("content")):
-                return _search_result(block)
+            case "search_result" if is_array(block.get("content")) and (texts := _texts(block["content"])) is not None:
+                return Text(join_texts([text_or_empty(block.get("title")), text_or_empty(block.get("source")), *texts]))
             case _:
                 pass
     return simple_part(block)
@@ -194,12 +194,11 @@ def _inner_part(block: object) -> ResultPart:
     return part if isinstance(part, (Text, Media, Opaque)) else simple_part(block)
 
 
-def _search_result(block: Mapping[str, Any]) -> Text | Opaque:
-    parts = [_part(inner) for inner in blocks_of(block.get("content"))]
+def _texts(content: object) -> list[str] | None:
+    """Return the texts of the blocks of *content*; None if one of them is something else."""
+    parts = [_part(inner) for inner in blocks_of(content)]
     texts = [part.text for part in parts if isinstance(part, Text)]
-    if len(texts) != len(parts):
-        return simple_part(block)
-    return Text(join_texts([text_or_empty(block.get("title")), text_or_empty(block.get("source")), *texts]))
+    return texts if len(texts) == len(parts) else None
 
 
 def _media(kind: str, block: Mapping[str, Any]) -> Media | Text | Opaque:
@@ -209,9 +208,8 @@ def _media(kind: str, block: Mapping[str, Any]) -> Media | Text | Opaque:
     if source.get("type") == "text" and isinstance(text := source.get("data"), str):
         return Text(text)
     if source.get("type") == "content":
-        parts = [_part(inner) for inner in blocks_of(source.get("content"))]
-        texts = [part.text for part in parts if isinstance(part, Text)]
-        return Text(join_texts(texts)) if len(texts) == len(parts) else simple_part(block)
+        texts = _texts(source.get("content"))
+        return simple_part(block) if texts is None else Text(join_texts(texts))
     if source.get("type") == "base64":
         return media(kind, source.get("media_type"), payload=source.get("data"), name=title)
     return media(kind, source.get("media_type"), source=source.get("url", source.get("file_id")), name=title)
@@ -291,8 +289,9 @@ def _written(part: Part, losses: Losses) -> dict[str, Any]:
 def _written_result(result: ToolResult, losses: Losses) -> dict[str, Any]:
     if result.name:
         losses.note("name of a result's tool")
-    for _ in filter(lambda part: isinstance(part, Json), result.parts):
-        losses.note("JSON value of a result", "it is text now")
+    for part in result.parts:
+        if isinstance(part, Json):
+            losses.note("JSON value of a result", "it is text now")
     blocks = [_written(part, losses) for part in result.parts]
     is_text = len(blocks) == 1 and blocks[0]["type"] == "text"
     failed = {"is_error": True} if result.is_error else {}

@@ -274,6 +274,7 @@ def _joined(content: object) -> str | None:
 
 
 def _media(kind: str, inner: Mapping[str, Any]) -> Media | Text | None:
+    """Return an image, a document or other media, or the text of a text document; None without a source."""
     source, name = inner.get("source"), inner.get("name")
     if not is_object(source):
         return None
@@ -317,19 +318,16 @@ def _read_parts(block: Any, losses: Losses) -> Iterator[Part]:
             if is_object(shown := thought.get("reasoningText")):
                 losses.note_fields(shown, ("text", "signature"), "reasoning")
                 yield _part(block)
-            if (hidden := thought.get("redactedContent")) is not None:
-                yield Reasoning("", hidden=_spelled_bytes(hidden))
+            hidden = thought.get("redactedContent")
+            if isinstance(hidden, (bytes, bytearray)):
+                yield Reasoning("", hidden=base64.b64encode(hidden).decode("ascii"))
+            elif hidden is not None:
+                yield Reasoning("", hidden=encoded_payload(hidden) or text_or_empty(hidden))
         case {"cachePoint": point} if is_object(point):
             losses.note_fields(point, ("type", "ttl"), "cachePoint")
             yield CachePoint(text_or_empty(point.get("ttl")))
         case _:
             yield _read_content(block, losses)
-
-
-def _spelled_bytes(hidden: Any) -> str:
-    if isinstance(hidden, (bytes, bytearray)):
-        return base64.b64encode(hidden).decode("ascii")
-    return encoded_payload(hidden) or text_or_empty(hidden)
 
 
 def _read_content(block: Any, losses: Losses) -> ResultPart:

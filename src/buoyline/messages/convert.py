@@ -52,6 +52,8 @@ class Converted:
 def convert(messages: Sequence[Any], to: str, from_: str | Sequence[str] | None = None) -> Converted:
     """Convert *messages* to the dialect *to*; none of them is changed.
 
+    They are a conversation, or its end. *from_* names their dialect, or one for each; by default each is detected.
+
     Each result follows its call. For Anthropic and Bedrock the roles take turns, ids have the characters that they
     accept, and system messages at the beginning go beside the messages. For OpenAI each result is a message; for
     AgentScope rounds of calls and results are one message. `Converted.losses` lists every part of a message's meaning
@@ -59,11 +61,6 @@ def convert(messages: Sequence[Any], to: str, from_: str | Sequence[str] | None 
 
     >>> convert([{"role": "user", "content": "Ahoy"}], to="bedrock").messages
     [{'role': 'user', 'content': [{'text': 'Ahoy'}]}]
-
-    Args:
-        messages: A conversation, or its end; of any known dialects.
-        to: Name of the dialect wanted, e.g. ``"bedrock"``.
-        from_: Name of the dialect of all messages, or one for each; by default each is detected.
 
     Raises:
         ConfigError: A dialect is not known.
@@ -76,8 +73,17 @@ def convert(messages: Sequence[Any], to: str, from_: str | Sequence[str] | None 
     dialects = _dialects(messages, from_)
     own = {number for number, dialect in enumerate(dialects) if dialect.name == to}
     read = [_read(message, dialects[number], Losses(to, number)) for number, message in enumerate(messages)]
-    losses = Losses(to)
-    turns, system = _arranged([turn for found, _ in read for turn in found], own, target, losses)
+    losses, system = Losses(to), ""
+    turns = [turn for found, _ in read for turn in found]
+    if not target.has_system_messages:
+        turns, system = _without_system(turns, losses)
+    turns = with_tool_names(with_results_after_calls(turns, own, losses), own, everywhere=target.names_results)
+    turns = [
+        turn if turn.number in own else replace(turn, parts=tuple(_placed(turn, target, losses.at(turn.number))))
+        for turn in turns
+    ]
+    if target.alternates_roles:
+        turns = with_valid_ids(list(_not_empty(turns, own, losses)), own, losses)
     made: list[Any] = []
     kept: set[int] = set()
     for group in _groups(turns, own, target, losses):
@@ -116,23 +122,8 @@ def _numbered(number: int, read: Callable[[], _Read]) -> _Read:
         raise MessageError(f"message {number}: {error.reason}") from error
 
 
-def _arranged(turns: Sequence[Turn], own: Collection[int], target: Dialect, losses: Losses) -> tuple[list[Turn], str]:
-    """Return the turns in the order and with the parts that *target* takes, and the system prompt beside them."""
-    system = ""
-    if not target.has_system_messages:
-        turns, system = _without_system(turns, losses)
-    turns = with_tool_names(with_results_after_calls(turns, own, losses), own, everywhere=target.names_results)
-    turns = [
-        turn if turn.number in own else replace(turn, parts=tuple(_placed(turn, target, losses.at(turn.number))))
-        for turn in turns
-    ]
-    if target.alternates_roles:
-        turns = with_valid_ids(list(_not_empty(turns, own, losses)), own, losses)
-    return turns, system
-
-
 def _placed(turn: Turn, target: Dialect, losses: Losses) -> Iterator[Part]:
-    """Yield the parts of *turn* that have a place; text replaces media without one."""
+    """Yield the parts of *turn* that have a place in *target*; text replaces media without one."""
     for part in turn.parts:
         match part:
             case Media():
@@ -321,9 +312,8 @@ def _valid_id(call_id: str, place: PartPlace, used: Collection[str]) -> str:
 
 
 def _with_parts(turns: Sequence[Turn], own: Collection[int], change: Callable[[PartPlace, Part], Part]) -> list[Turn]:
-    def changed(place: int, turn: Turn) -> Turn:
-        if turn.number in own:
-            return turn
-        return replace(turn, parts=tuple(change((place, number), part) for number, part in enumerate(turn.parts)))
-
-    return [changed(place, turn) for place, turn in enumerate(turns)]
+    made: list[Turn] = []
+    for place, turn in enumerate(turns):
+        changed = (change((place, number), part) for number, part in enumerate(turn.parts))
+        made.append(turn if turn.number in own else replace(turn, parts=tuple(changed)))
+    return made

@@ -47,17 +47,13 @@ def model_fields(value: object) -> dict[str, Any] | None:
 
     if not isinstance(value, BaseModel):
         return None
+    fields = type(value).model_fields
+    kind = fields.get("type")
+    fills_itself = any(field.default_factory for field in fields.values()) or isinstance(kind and kind.default, str)
     try:
-        return value.model_dump(mode="json", exclude_unset=not _fills_itself(type(value)), warnings=False)
+        return value.model_dump(mode="json", exclude_unset=not fills_itself, warnings=False)
     except ValueError as error:
         raise MessageError(f"cannot be written as JSON: {error}") from error
-
-
-def _fills_itself(model: Any) -> bool:
-    """Return whether fields that nobody has set may hold facts about the model, such as its id or type."""
-    fields = model.model_fields
-    kind = fields.get("type")
-    return any(field.default_factory for field in fields.values()) or isinstance(kind and kind.default, str)
 
 
 def spell(value: object) -> str:
@@ -65,10 +61,8 @@ def spell(value: object) -> str:
 
     Text stays readable, except that control characters, U+0085, U+2028, U+2029 and lone surrogates are written as
     ``\uXXXX``. Key order is kept. Pydantic models inside *value* are written as `model_fields` gives them.
-
-    Returns:
-        JSON that `parse` reads back equal, without a line separator of any kind. (Two surrogates that form a
-        pair come back as one character: JSON cannot tell these apart.)
+    `parse` reads the line back equal. (Two surrogates that form a pair come back as one character: JSON cannot tell
+    these apart.)
 
     Raises:
         MessageError: *value* holds something without a JSON form, such as NaN or a ``datetime``.

@@ -1,7 +1,9 @@
 """`Loss`: a value that a conversion between dialects could not keep."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -17,11 +19,9 @@ RAW: Final = "raw_arguments"
 
 @dataclass(frozen=True, order=True, slots=True)
 class Loss:
-    """One value that a message had and its conversion lacks, or has in another form.
+    """A value that a message had and its conversion lacks, or has in another form.
 
-    Attributes:
-        message: Number of the message among those given, 0-based.
-        why: The reason, and the replacement if there is one.
+    *message* is its number among those given, 0-based; *why* has the reason, and the replacement if there is one.
     """
 
     message: int
@@ -78,41 +78,34 @@ class Losses:
         """
         if not text.strip():
             return {}
-        found = _Reading()
+        lost: list[str] = []
+
+        def number(spelled: str) -> float:
+            value = float(spelled)
+            if math.isinf(value):
+                raise ValueError(spelled)
+            is_exact = False
+            with suppress(InvalidOperation):  # an exponent that even Decimal lacks
+                is_exact = Decimal(spelled) == Decimal(repr(value))
+            if not is_exact:
+                lost.append(f"{spelled[:40]} has more digits than a float holds")
+            return value
+
+        def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+            made = dict(pairs)
+            if len(made) < len(pairs):
+                lost.append("a key comes twice; the last one counts")
+            return made
+
         try:
             value: object = json.loads(
-                text, parse_constant=refuse_constant, parse_float=found.number, object_pairs_hook=found.members
+                text, parse_constant=refuse_constant, parse_float=number, object_pairs_hook=members
             )
         except (ValueError, RecursionError):
             value = None
         if not is_object(value):
             self.note("arguments of a call", f"they are no JSON object; the text stands under {RAW!r}")
             return {RAW: text}
-        for what in dict.fromkeys(found.lost):
+        for what in dict.fromkeys(lost):
             self.note("arguments of a call", what)
         return dict(value)
-
-
-class _Reading:
-    """Hooks for `json` that remember which details of the text Python's values do not hold."""
-
-    def __init__(self) -> None:
-        self.lost: list[str] = []
-
-    def number(self, spelled: str) -> float:
-        value = float(spelled)
-        if value in (float("inf"), float("-inf")):
-            raise ValueError(spelled)
-        try:
-            is_exact = Decimal(spelled) == Decimal(repr(value))
-        except InvalidOperation:
-            is_exact = False
-        if not is_exact:
-            self.lost.append(f"{spelled[:40]} has more digits than a float holds")
-        return value
-
-    def members(self, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            self.lost.append("a key comes twice; the last one counts")
-        return made

@@ -29,9 +29,8 @@ class Note(Text):
 class Reasoning:
     """The model's own thinking, as far as the provider shows it.
 
-    Attributes:
-        signature: The provider's proof that the model wrote *text*; may be empty.
-        hidden: The part that the provider encrypts, as it spells it; may be empty.
+    *signature* is the provider's proof that the model wrote *text*, and *hidden* is the part that it encrypts, as it
+    spells it. Both may be empty.
     """
 
     text: str
@@ -113,9 +112,8 @@ class CachePoint:
 class ToolCall:
     """The model's request to run a tool.
 
-    Attributes:
-        call_id: As the provider gave it. It may be empty, and may repeat within a session.
-        arguments: JSON text. Providers also deliver invalid JSON, which is kept as it is.
+    The id may be empty, and may repeat within a session. The arguments are JSON text, or invalid JSON as providers
+    sometimes deliver it.
     """
 
     call_id: str
@@ -128,8 +126,8 @@ class ToolResult:
     """The output of one tool call.
 
     Attributes:
-        call_id: Id of the call that it answers; may be empty, may repeat, and may match no call.
-        name: The tool's name if the dialect repeats it, else empty.
+        call_id: May be empty, may repeat, and may match no call.
+        name: The tool's, if the dialect repeats it, else empty.
         parts: One for each block, in the tool's order; empty if the tool returned nothing.
         is_error: The dialect marks the result as a failure.
         native: The framework's own block, if the message has such objects: an offloader written for the framework
@@ -166,11 +164,8 @@ Part: TypeAlias = Text | Json | Reasoning | Media | Opaque | CachePoint | ToolCa
 class Message:
     """One message of a conversation; *name* is the speaker's if the dialect has one, else empty.
 
-    The role ``developer`` reads as ``system``, ``function`` as ``tool``.
-
-    Attributes:
-        calls: The tool calls in order.
-        results: The tool results in order; in Anthropic's dialect one user message may hold several.
+    The role ``developer`` reads as ``system``, ``function`` as ``tool``. *calls* and *results* are those of *parts*, in
+    order; in Anthropic's dialect one user message may hold several results.
     """
 
     role: Role

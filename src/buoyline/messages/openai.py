@@ -57,7 +57,7 @@ class OpenAIChat(Dialect):
     name = "openai"
 
     def detects(self, message: object) -> bool:
-        """Return whether *message* has a known role and content that may be text, blocks or null."""
+        """Return whether *message* has a known role, and content that is text, a list or null."""
         found = fields(message)
         if found is None or not has_known_role(found):
             return False
@@ -69,10 +69,14 @@ class OpenAIChat(Dialect):
         found = plain_fields(message)
         role = role_of(found)
         speaker = text_or_empty(found.get("name"))
+        content = map(_part, blocks_of(found.get("content")))
         if role == "tool":
-            parts = tuple(map(_part, blocks_of(found.get("content"))))
-            return Message(role, (ToolResult(text_or_empty(found.get("tool_call_id")), speaker, parts),), speaker)
-        return Message(role, tuple(_parts(found)), speaker)
+            result = ToolResult(text_or_empty(found.get("tool_call_id")), speaker, tuple(content))
+            return Message(role, (result,), speaker)
+        refusal = found.get("refusal")
+        refused = [Text(refusal)] if isinstance(refusal, str) else []
+        parts = (*_reasoning(found), *content, *refused, *map(_call, _native_calls(found)))
+        return Message(role, parts, speaker)
 
     def result(self, tool_result: Any) -> Message:
         """Read a single tool message.
@@ -142,8 +146,16 @@ class OpenAIChat(Dialect):
         if turn.role == "tool":
             yield from _written_results(turn, losses)
             return
+        shown = [part for part in turn.parts if isinstance(part, Text | Json | Media)]
+        content: Any
+        if not shown:
+            content = None if turn.parts else ""
+        elif len(shown) == 1 and isinstance(shown[0], Text):
+            content = shown[0].text
+        else:
+            content = [_written_part(part, losses) for part in shown]
         named = {"name": turn.name} if turn.name else {}
-        message: dict[str, Any] = {"role": turn.role, **named, "content": _written_content(turn, losses)}
+        message: dict[str, Any] = {"role": turn.role, **named, "content": content}
         if turn.role == "assistant":
             order: dict[type, int] = {Reasoning: 0, ToolCall: 2}
             ranks = [order.get(type(part), 1) for part in turn.parts if not isinstance(part, CachePoint)]
@@ -163,14 +175,6 @@ class OpenAIChat(Dialect):
 
 
 # Reading.
-
-
-def _parts(found: Mapping[str, Any]) -> Iterator[Part]:
-    yield from _reasoning(found)
-    yield from map(_part, blocks_of(found.get("content")))
-    if isinstance(refusal := found.get("refusal"), str):
-        yield Text(refusal)
-    yield from map(_call, _native_calls(found))
 
 
 def _reasoning(found: Mapping[str, Any]) -> Sequence[Reasoning]:
@@ -271,17 +275,6 @@ def _read_refusal(found: Mapping[str, Any], losses: Losses) -> Iterator[Text]:
 # Writing.
 
 
-def _written_content(turn: Turn, losses: Losses) -> Any:
-    content = [part for part in turn.parts if isinstance(part, Text | Json | Media)]
-    match content:
-        case []:
-            return None if turn.calls or turn.parts else ""
-        case [Text(text)]:
-            return text
-        case _:
-            return [_written_part(part, losses) for part in content]
-
-
 def _written_part(part: Text | Json | Media, losses: Losses) -> dict[str, Any]:
     match part:
         case Media(kind="image"):
@@ -304,8 +297,9 @@ def _url(media: Media) -> str:
 
 def _written_reasoning(turn: Turn, losses: Losses) -> dict[str, str]:
     found = [part for part in turn.parts if isinstance(part, Reasoning)]
-    for _ in filter(lambda part: part.signature, found):
-        losses.note("signature of reasoning")
+    for part in found:
+        if part.signature:
+            losses.note("signature of reasoning")
     if len(found) > 1:
         losses.note("several blocks of reasoning", "they are one text now")
     text = "\n".join(part.text for part in found)
@@ -320,8 +314,9 @@ def _written_results(turn: Turn, losses: Losses) -> Iterator[dict[str, Any]]:
             losses.note("mark of a failed result", "its text alone says so")
         named = {"name": result.name} if result.name else {}
         texts = [part for part in result.parts if isinstance(part, Text | Json)]
-        for _ in filter(lambda part: isinstance(part, Json), texts):
-            losses.note("JSON value of a result", "it is text now")
+        for part in texts:
+            if isinstance(part, Json):
+                losses.note("JSON value of a result", "it is text now")
         content = [_written_part(part, losses) for part in texts]
         output = content if len(content) > 1 else content[0]["text"] if content else ""
         yield {"role": "tool", "tool_call_id": result.call_id, **named, "content": output}

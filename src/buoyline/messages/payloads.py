@@ -152,11 +152,10 @@ def payloads_in(value: object) -> Iterator[Payload]:
         if found is None:
             begun.pop()
             continue
-        payload = None if found.carrier is None else _payload(found.at, str(found.value), found.carrier)
-        if payload is not None:
-            yield payload
-        elif found.carrier is None:
+        if found.carrier is None:
             begun.append(_children(found.value, found.at, found.format_name))
+        elif (payload := _payload(found.at, str(found.value), found.carrier)) is not None:
+            yield payload
 
 
 def payload_sizes(value: object) -> Iterator[int]:
@@ -175,7 +174,9 @@ def payload_sizes(value: object) -> Iterator[int]:
         plain = node if is_object(node) or is_array(node) else model_fields(node)
         for child in _children(plain, (), ""):
             if child.carrier is not None:
-                yield _decoded_size(str(child.value), child.carrier)
+                text = str(child.value)
+                padding = 2 if text.endswith("==") else 1 if text.endswith("=") else 0
+                yield max(0, (len(text) - child.carrier.start + 3) // 4 * 3 - padding)
             elif id(child.value) not in seen:
                 seen[id(child.value)] = child.value
                 waiting.append(child.value)
@@ -211,16 +212,11 @@ def payload_text_of(key: str, value: object, siblings: Mapping[str, Any], format
 
 
 def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[Reference, ...]]:
-    """Replace every payload in *value* by the reference that *put* gives for its bytes and media type.
+    """Return a message's JSON value with references in place of its payloads, and the references in document order.
 
-    The source of AgentScope's data block becomes one of its own type for URLs, as AgentScope's workspace has it.
-
-    Args:
-        value: A message's JSON value; it is not changed.
-        put: Stores decoded bytes and returns the text that replaces them.
-
-    Returns:
-        The value with references (*value* itself if it holds no payload), and the references.
+    Without payloads it is *value* itself, which is never changed. *put* stores the decoded bytes of a media type, and
+    returns the reference. The source of AgentScope's data block becomes one of its own type for URLs, as AgentScope's
+    workspace has it.
     """
     references: list[Reference] = []
     for found in payloads_in(value):
@@ -294,12 +290,8 @@ def _children(value: object, at: KeyPath, format_name: str) -> Iterator[_Child]:
                 yield _Child((*at, index), child, None, "")
 
 
-def _decoded_size(text: str, carrier: PayloadText) -> int:
-    padding = 2 if text.endswith("==") else 1 if text.endswith("=") else 0
-    return max(0, (len(text) - carrier.start + 3) // 4 * 3 - padding)
-
-
 def _payload(at: KeyPath, value: str, carrier: PayloadText) -> Payload | None:
+    """Return the payload if its base64 is canonical, else None."""
     text = value[carrier.start :]
     try:
         payload = base64.b64decode(text, validate=True)

@@ -25,9 +25,9 @@ class Recording:
 
     Attributes:
         messages: In order, each of a known dialect.
-        form: The form of the file, in words.
-        skipped: The number of records that are no messages, by kind, the most frequent first.
-        compactions: The number of the recorded agent's own compactions; their summaries are user messages.
+        form: Of the file, in words.
+        skipped: How many records are no messages, by kind, the most frequent first.
+        compactions: How often the recorded agent compacted; its summaries are user messages.
     """
 
     messages: list[dict[str, Any]]
@@ -52,9 +52,20 @@ def read_claude_code(records: Sequence[object]) -> Recording:
     seen = set[str]()
     for record in objects:
         kind = _reason_to_skip(record, seen, is_of_sub_agent=is_of_sub_agent)
-        skipped[kind] += bool(kind)
-        if not kind:
-            _add(record["message"], messages, answers)
+        if kind:
+            skipped[kind] += 1
+            continue
+        message = record["message"]
+        answer_id, content = message.get("id"), message.get("content")
+        found: dict[str, Any] = {"role": message.get("role"), "content": content}
+        if not isinstance(answer_id, str) or message.get("role") != "assistant":
+            messages.append(found)
+        elif answer_id in answers:  # more blocks of an answer, even if results have followed it since
+            answers[answer_id]["content"] += blocks_of(content)
+        else:
+            found["content"] = [*blocks_of(content)]
+            answers[answer_id] = found
+            messages.append(found)
     return Recording(
         messages,
         "Claude Code session",
@@ -85,20 +96,6 @@ def _reason_to_skip(record: Mapping[str, Any], seen: set[str], *, is_of_sub_agen
     return ""
 
 
-def _add(message: Mapping[str, Any], messages: list[dict[str, Any]], answers: dict[str, dict[str, Any]]) -> None:
-    """Append *message*, or append its blocks to their answer, even if results have followed the answer since."""
-    answer_id, content = message.get("id"), message.get("content")
-    found: dict[str, Any] = {"role": message.get("role"), "content": content}
-    if not isinstance(answer_id, str) or message.get("role") != "assistant":
-        messages.append(found)
-    elif answer_id in answers:
-        answers[answer_id]["content"] += blocks_of(content)
-    else:
-        found["content"] = [*blocks_of(content)]
-        answers[answer_id] = found
-        messages.append(found)
-
-
 _EXPECTED = (
     "expected one message a line, a JSON array of messages, an object with 'messages', or a session file of Claude Code"
 )
@@ -121,8 +118,12 @@ def read_recording(content: bytes, source: str, dialect: str | None = None) -> R
         session = read_claude_code(values)
         _check(session.messages, f"{source}, message", dialect)
         return session
-    if len(values) == 1 and is_object(whole := values[0]) and "role" not in whole and "messages" in whole:
-        values, unit, form = _wrapped(whole, source), "message", "JSON object with 'messages'"
+    if len(values) == 1 and is_object(body := values[0]) and "role" not in body and "messages" in body:
+        messages, system = body["messages"], body.get("system")
+        if not is_array(messages):
+            raise MessageError(f"{source}: 'messages' must be a list of messages, not {type(messages).__name__}")
+        values = [*([{"role": "system", "content": system}] if system else []), *messages]
+        unit, form = "message", "JSON object with 'messages'"
     _check(values, f"{source}, {unit}", dialect, first=1 if unit == "line" else 0)
     return Recording(values, form)
 
@@ -151,49 +152,37 @@ def _parsed(content: bytes, place: str) -> Any:
         raise MessageError(f"{place}: {error.reason}; {_EXPECTED}") from error
 
 
-def _wrapped(whole: Mapping[str, Any], source: str) -> list[Any]:
-    """Return the messages of a request body, preceded by its system prompt."""
-    messages, system = whole["messages"], whole.get("system")
-    if not is_array(messages):
-        raise MessageError(f"{source}: 'messages' must be a list of messages, not {type(messages).__name__}")
-    return [*([{"role": "system", "content": system}] if system else []), *messages]
-
-
 def _check(messages: Sequence[Any], place: str, dialect: str | None, *, first: int = 0) -> None:
+    """Check that each message can be read and written, and that *dialect*, if given, sees all its calls and results.
+
+    Another dialect's calls and results would pass for text, and never be offloaded.
+    """
     if not messages:
         raise MessageError(f"{place.rpartition(',')[0]}: holds no messages; {_EXPECTED}")
     for number, message in enumerate(messages, first):
         try:
-            _check_message(message, dialect)
+            if dialect is None:
+                detect(message).view(message)
+            else:
+                _require_seen(message, dialect)
+            spell(message)
         except MessageError as error:
             raise MessageError(f"{place} {number}: {error.reason}") from error
 
 
-def _check_message(message: Any, dialect: str | None) -> None:
-    """Check that *message* can be read and written, and that *dialect*, if given, sees all its calls and results.
-
-    Raises:
-        MessageError: It fails. Another dialect's calls and results would pass for text, and never be offloaded.
-    """
-    if dialect is None:
-        detect(message).view(message)
-    elif unseen := _unseen(message, dialect):
-        raise MessageError(unseen)
-    spell(message)
-
-
-def _unseen(message: Any, dialect: str) -> str:
-    """Return an error text if *message* has calls or results that only another dialect sees, else ``""``."""
+def _require_seen(message: Any, dialect: str) -> None:
     seen = dialect_named(dialect).view(message)
     try:
         other = detect(message)
     except MessageError:
-        return ""  # the named dialect alone knows it
+        return  # the named dialect alone knows it
     there = other.view(message)
     if len(there.calls) > len(seen.calls):
         missed = "tool call"
     elif len(there.results) > len(seen.results):
         missed = "tool result"
     else:
-        return ""
-    return f"has a {missed} of the dialect {other.name} that {dialect} does not see; name {other.name}, or none"
+        return
+    raise MessageError(
+        f"has a {missed} of the dialect {other.name} that {dialect} does not see; name {other.name}, or none"
+    )
