@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from thirds import STEP, each_third
 
 from buoyline.tokens import TextCounter, as_text_counter, default_counter
-from buoyline.tokens.chunks import Chunker
-from buoyline.tokens.o200k import O200kCounter
+from buoyline.tokens.o200k import Chunker, O200kCounter
 from buoyline.tokens.vocabulary import o200k_base
 
 NASTY_ALPHABETS = {

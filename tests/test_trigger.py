@@ -17,7 +17,7 @@ from buoyline.compression.extractive.summarizer import Extractive
 from buoyline.compression.trigger import cheapest_limits
 from buoyline.errors import ConfigError
 from buoyline.management.settings import from_context_config
-from buoyline.tokens.prices import Prices
+from buoyline.tokens.usage import Prices
 from buoyline.window import ContextCompressed
 
 PRICES = ContextConfig().prices

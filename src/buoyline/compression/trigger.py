@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from buoyline.tokens.prices import Prices
+from buoyline.tokens.usage import Prices
 
 _KEPT_TURNS = 3
 _LEAST_KEPT_TOKENS = 4_000

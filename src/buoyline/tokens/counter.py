@@ -3,7 +3,7 @@
 import operator
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, SupportsIndex, TypeGuard
+from typing import TYPE_CHECKING, Final, Protocol, SupportsIndex, cast
 
 
 class TokenCounter(Protocol):
@@ -75,26 +75,29 @@ def as_text_counter(counter: TokenCounter | Callable[[str], int]) -> TextCounter
         TypeError: *counter* is neither, for example the name of a model, or a class instead of an instance.
     """
     given: object = counter
-    if isinstance(given, type | Sequence):  # a string and a list have a count() that counts something else
-        raise _not_a_counter(counter)
-    if _is_text_counter(counter):
-        return counter
-    if _is_token_counter(counter):
-        return BisectingCounter(counter.count)
-    if callable(counter):
-        return BisectingCounter(counter)
-    raise _not_a_counter(counter)
+    if not isinstance(given, type | Sequence):  # a string and a list have a count() that counts something else
+        if all(callable(getattr(given, method, None)) for method in _METHODS):
+            return cast("TextCounter", counter)
+        if callable(getattr(given, "count", None)):
+            return BisectingCounter(cast("TokenCounter", counter).count)
+        if callable(counter):
+            return BisectingCounter(counter)
+    msg = (
+        f"{counter!r} cannot count tokens; pass an object with count(text), or a function from a text to its "
+        "number of tokens such as `lambda text: len(encoding.encode_ordinary(text))`"
+    )
+    raise TypeError(msg)
 
 
 class BisectingCounter:
     """Answers all questions about tokens by counting, with a bounded number of counts.
 
-    It assumes only that longer texts have more tokens, give or take a few: `head` and `tail` return only texts that
-    have been counted and found within the limit. An error of the counter passes through.
+    It assumes only that longer texts have more tokens, give or take a few, and `head` and `tail` return only texts that
+    have been counted. An error of the counter passes through.
     """
 
     def __init__(self, count: Callable[[str], int]) -> None:
-        """Build on *count*, which returns the tokens of a text, 0 or more."""
+        """Build on *count*, which returns 0 or more."""
         self._count = count
 
     def count(self, text: str) -> int:
@@ -111,7 +114,7 @@ class BisectingCounter:
         return tokens
 
     def exceeds(self, text: str, max_tokens: int) -> bool:
-        """Return whether *text* has more than *max_tokens* tokens, by counting all of it; see `count` for errors."""
+        """Return whether *text* has more than *max_tokens* tokens, by counting all of it; errors as in `count`."""
         return self.count(text) > max_tokens
 
     def head(self, text: str, max_tokens: int) -> str:
@@ -185,21 +188,6 @@ def _whole_number(answer: object) -> int:
     raise TypeError(msg)
 
 
-def _is_token_counter(counter: object) -> TypeGuard[TokenCounter]:
-    return callable(getattr(counter, "count", None))
-
-
-def _is_text_counter(counter: object) -> TypeGuard[TextCounter]:
-    return all(callable(getattr(counter, method, None)) for method in _METHODS)
-
-
-def _not_a_counter(counter: object) -> TypeError:
-    return TypeError(
-        f"{counter!r} cannot count tokens; pass an object with count(text), or a function from a text to its "
-        "number of tokens such as `lambda text: len(encoding.encode_ordinary(text))`"
-    )
-
-
 if TYPE_CHECKING:
     _bisecting_conforms: type[TextCounter] = BisectingCounter
 
@@ -270,7 +258,9 @@ class HeuristicCounter:
         """
         require_token_limit(max_tokens)
         kept = min(len(text), max_tokens * self._rate(text))
-        if self._fits(text, kept, max_tokens):
+        begins_as_json = kept > 0 and text.startswith(_JSON_BEGINS_WITH, len(text) - kept)
+        rate = self._chars_per_json_token if begins_as_json else self._chars_per_token
+        if kept <= max_tokens * rate:
             return text[len(text) - kept :]
         always_fitting = max_tokens * self._chars_per_json_token
         found = _NO_JSON_BEGINS_HERE.search(text, len(text) - kept, len(text) - always_fitting)
@@ -279,10 +269,6 @@ class HeuristicCounter:
 
     def _rate(self, text: str) -> int:
         return self._chars_per_json_token if text.startswith(_JSON_BEGINS_WITH) else self._chars_per_token
-
-    def _fits(self, text: str, chars: int, max_tokens: int) -> bool:
-        begins_as_json = text.startswith(_JSON_BEGINS_WITH, len(text) - chars) and chars > 0
-        return chars <= max_tokens * (self._chars_per_json_token if begins_as_json else self._chars_per_token)
 
 
 if TYPE_CHECKING:

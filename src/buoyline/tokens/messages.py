@@ -54,7 +54,9 @@ def count_part(part: Part, counter: TextCounter) -> int:
         case ToolResult():
             return _PER_CALL + count_result(part, counter)
         case Media():
-            return _count_media(part)
+            is_text = part.media_type.startswith("text/")
+            rate = _BYTES_PER_TEXT_TOKEN if is_text else _BYTES_PER_TOKEN.get(part.kind, _BYTES_PER_TEXT_TOKEN)
+            return _PER_IMAGE if part.kind == "image" else max(_PER_IMAGE, part.size_bytes // rate)
         case Json() | Opaque():
             return _count_text(part.json, counter)
         case CachePoint():
@@ -65,11 +67,3 @@ def _count_text(text: str, counter: TextCounter) -> int:
     if len(text) <= _COUNTED_CHARS:
         return counter.count(text)
     return counter.count(text[:_COUNTED_CHARS]) * len(text) // _COUNTED_CHARS
-
-
-def _count_media(part: Media) -> int:
-    if part.kind == "image":
-        return _PER_IMAGE
-    is_text = part.media_type.startswith("text/")
-    bytes_per_token = _BYTES_PER_TEXT_TOKEN if is_text else _BYTES_PER_TOKEN.get(part.kind, _BYTES_PER_TEXT_TOKEN)
-    return max(_PER_IMAGE, part.size_bytes // bytes_per_token)

@@ -23,9 +23,9 @@ import difflib
 import functools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from buoyline.errors import ConfigError, NotFoundError
 
@@ -91,8 +91,11 @@ def context_size(model: str, sizes: Mapping[str, int] | None = None) -> int:
         NotFoundError: *model* is neither in *sizes* nor in the table; the error names similar models.
         ConfigError: A size in *sizes* is not a whole number above 0.
     """
-    own = {name: ModelLimits(_require_size(name, size)) for name, size in (sizes or {}).items()}
-    return _find(model, own).context_tokens
+    own: Mapping[str, Any] = sizes or {}
+    for name, size in own.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ConfigError("sizes", f"{size!r} for {name!r} is not a whole number of tokens above 0")
+    return _find(model, {name: ModelLimits(size) for name, size in own.items()}).context_tokens
 
 
 def max_output(model: str) -> int | None:
@@ -108,12 +111,16 @@ def _find(model: str, own: Mapping[str, ModelLimits]) -> ModelLimits:
     names = list(_names(model))
     if model in own:
         return own[model]
-    for table in (_by_canonical_name(own.items()), _known()):
+    for table in (_by_canonical_name(own), _known()):
         for name in names:
-            found = _longest_match(name, table)
-            if found is not None:
-                return table[found]
-    raise NotFoundError("model", model, _hint(names, [*own, *models()]))
+            # The longest name that *name* begins with, if only a variant follows.
+            for end in range(len(name), 0, -1):
+                if name[:end] in table and _VARIANT.fullmatch(name, end):
+                    return table[name[:end]]
+    spelled = {_canonical(known.lower()): known for known in [*own, *models()]}
+    near = difflib.get_close_matches(names[-1], spelled, n=_MOST_NEAR_MATCHES)
+    similar = f"similar are {', '.join(spelled[name] for name in near)}; " if near else ""
+    raise NotFoundError("model", model, f"{similar}pass its size in tokens, as its vendor documents it")
 
 
 def _names(model: str) -> Iterator[str]:
@@ -129,37 +136,16 @@ def _names(model: str) -> Iterator[str]:
             name = shorter
 
 
-def _longest_match(name: str, table: Mapping[str, ModelLimits]) -> str | None:
-    """Return the longest name in *table* that *name* begins with, if only a variant follows."""
-    for end in range(len(name), 0, -1):
-        if name[:end] in table and _VARIANT.fullmatch(name, end):
-            return name[:end]
-    return None
-
-
 def _canonical(name: str) -> str:
     for spelling, ours in _SPELLINGS:
         name = spelling.sub(ours, name)
     return name
 
 
-def _by_canonical_name(limits: Iterable[tuple[str, ModelLimits]]) -> dict[str, ModelLimits]:
-    return {_canonical(name.lower()): found for name, found in limits}
+def _by_canonical_name(limits: Mapping[str, ModelLimits]) -> dict[str, ModelLimits]:
+    return {_canonical(name.lower()): found for name, found in limits.items()}
 
 
 @functools.cache
 def _known() -> Mapping[str, ModelLimits]:
-    return _by_canonical_name(models().items())
-
-
-def _hint(names: list[str], known: list[str]) -> str:
-    canonical = {_canonical(name.lower()): name for name in known}
-    near = difflib.get_close_matches(names[-1], canonical, n=_MOST_NEAR_MATCHES)
-    similar = f"similar are {', '.join(canonical[name] for name in near)}; " if near else ""
-    return f"{similar}pass its size in tokens, as its vendor documents it"
-
-
-def _require_size(name: str, size: object) -> int:
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ConfigError("sizes", f"{size!r} for {name!r} is not a whole number of tokens above 0")
-    return size
+    return _by_canonical_name(models())

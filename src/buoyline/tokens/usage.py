@@ -1,12 +1,13 @@
-"""The token usage of a request, read from a provider's response."""
+"""The token usage of a request, read from a provider's response, and the prices of its tokens."""
 
+import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import reduce
-from typing import Any, Final, NamedTuple, SupportsIndex, cast
+from typing import Any, Final, NamedTuple, Self, SupportsIndex, cast
 
-from buoyline.errors import UsageError
+from buoyline.errors import ConfigError, UsageError
 
 USAGE_FIELDS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 
@@ -88,32 +89,19 @@ def usage_of(response: object) -> Usage | None:
     """
     if response is None or isinstance(response, Usage):
         return response
-    form = _form_of(response)
-    if form is not None:
-        return _read(response, form)
-    held = [value for name in _HOLDERS if (value := _field(response, name)) is not None]
-    if held:
-        usage = held[0]
-        if isinstance(usage, Usage):
+    usage, form = response, _form_of(response)
+    if form is None:
+        holders = [name for name in _HOLDERS if _has(response, name)]
+        if not holders:
+            kind = type(response).__name__
+            raise UsageError(f"{kind} holds none; pass the response of the provider, its usage, or a Usage")
+        usage = next((held for name in holders if (held := _field(response, name)) is not None), None)
+        if usage is None or isinstance(usage, Usage):
             return usage
         form = _form_of(usage)
         if form is None:
-            raise UsageError(
-                f"{type(usage).__name__} has no form that is known; pass Usage(input_tokens, output_tokens)"
-            )
-        return _read(usage, form)
-    if any(_has(response, name) for name in _HOLDERS):
-        return None
-    raise UsageError(f"{type(response).__name__} holds none; pass the response of the provider, its usage, or a Usage")
-
-
-def model_of(response: object) -> str:
-    """Return the name of the model that gave *response*; empty if it does not say."""
-    model = _field(response, "model")
-    return model if isinstance(model, str) else ""
-
-
-def _read(usage: object, form: _Form) -> Usage:
+            kind = type(usage).__name__
+            raise UsageError(f"{kind} has no form that is known; pass Usage(input_tokens, output_tokens)")
     sent = sum(_number(usage, name) for name in form.sent)
     answered = _number(usage, form.answered)
     if form.discarded is not None:
@@ -121,6 +109,12 @@ def _read(usage: object, form: _Form) -> Usage:
         answered = max(answered - _number(_field(usage, details), discarded), 0)
     cached = min(_first_number(usage, _CACHED), sent)
     return Usage(sent, answered, cached, min(_first_number(usage, _CACHE_WRITES), sent - cached))
+
+
+def model_of(response: object) -> str:
+    """Return the name of the model that gave *response*; empty if it does not say."""
+    model = _field(response, "model")
+    return model if isinstance(model, str) else ""
 
 
 def _form_of(usage: object) -> _Form | None:
@@ -155,3 +149,41 @@ def _field(value: object, name: str) -> Any:
 
 def _has(value: object, name: str) -> bool:
     return name in value if isinstance(value, Mapping) else hasattr(value, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The prices of a million tokens, in any currency.
+
+    None for input from the cache, or for input that is added to it: the price of other input.
+    """
+
+    input: float
+    output: float
+    cached: float | None = None
+    cache_write: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigError` if a price is not a number, or is negative or infinite."""
+        for name, price in asdict(self).items():
+            is_price = isinstance(price, int | float) and not isinstance(price, bool)
+            if price is not None and not (is_price and math.isfinite(price) and price >= 0):
+                raise ConfigError(f"price of {name}", f"{price!r} is not an amount of 0 or more for a million tokens")
+
+    @classmethod
+    def of(cls, table: object) -> Self:
+        """Read a table such as ``{"input": 3, "cached": 0.3, "output": 15}``.
+
+        Raises:
+            ConfigError: It is not a table, lacks input or output, has other keys, or a value is not a price.
+        """
+        names = [field.name for field in fields(cls)]
+        if not isinstance(table, Mapping):
+            raise ConfigError("prices", f'{type(table).__name__} is not a table such as {{"input": 3, "output": 15}}')
+        given = cast("Mapping[str, Any]", table)
+        unknown = [str(name) for name in given if name not in names]
+        missing = [name for name in ("input", "output") if given.get(name) is None]
+        if unknown or missing:
+            problem = f"has no {' and no '.join(missing)}" if missing else f"{unknown[0]!r} is unknown"
+            raise ConfigError("prices", f"{problem}; the keys are {', '.join(names)}")
+        return cls(**given)

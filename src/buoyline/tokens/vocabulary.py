@@ -62,44 +62,35 @@ _loaded: "list[tiktoken.Encoding]" = []
 def o200k_base() -> "tiktoken.Encoding":
     """Return the o200k_base encoding, the same object every time.
 
-    The first call of the process takes about 0.3 s and 80 MB, most of it inside tiktoken; threads that ask at the same
-    time wait for one build. Later calls take no lock.
-
-    Returns:
-        An encoding equal to ``tiktoken.get_encoding("o200k_base")``. Threads may share it, and a forked child has it
-        from its parent.
+    It equals ``tiktoken.get_encoding("o200k_base")``. The first call of the process takes about 0.3 s and 80 MB, most
+    of it inside tiktoken; threads that ask at the same time wait for one build. Later calls take no lock. Threads may
+    share the encoding, and a forked child has it from its parent.
 
     Raises:
         CorruptError: The rank file of the installed package is not the one that was released.
     """
-    return _loaded[0] if _loaded else _load()
-
-
-def _load() -> "tiktoken.Encoding":
+    if _loaded:
+        return _loaded[0]
     with _LOCK:
-        if not _loaded:
+        if not _loaded:  # no other thread has built it meanwhile
             import tiktoken  # noqa: PLC0415 - loaded when the first text is counted
 
             encoding = tiktoken.Encoding(
                 "o200k_base",
                 pat_str=_PIECE_PATTERN,
-                mergeable_ranks=_read_ranks(),
+                mergeable_ranks=_ranks(),
                 special_tokens=_SPECIAL_TOKENS,
             )
             _loaded.append(encoding)
         return _loaded[0]
 
 
-def _read_ranks() -> dict[bytes, int]:
+def _ranks() -> dict[bytes, int]:
+    """Return the rank of each token; ``scripts/pack_vocabulary.py`` describes the format."""
     rank_file = resources.files("buoyline.tokens").joinpath("data", _RANK_FILE)
     packed = rank_file.read_bytes()
     if hashlib.sha256(packed).hexdigest() != _RANK_FILE_SHA256:
         raise CorruptError(str(rank_file), "not the vocabulary that was released; reinstall buoyline")
-    return _unpack_ranks(packed)
-
-
-def _unpack_ranks(packed: bytes) -> dict[bytes, int]:
-    """Return the rank of each token; ``scripts/pack_vocabulary.py`` describes the format."""
     data = zlib.decompress(packed)
     tokens = [data[rank : rank + 1] for rank in range(_SINGLE_BYTES)]
     middle = (_SINGLE_BYTES + len(data)) // 2

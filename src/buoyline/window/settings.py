@@ -17,7 +17,7 @@ from buoyline.offloader import ToolRule
 from buoyline.offloader.protocol import instead_of
 from buoyline.tokens import TokenCounter, context_size
 from buoyline.tokens.models import max_output as max_output_of
-from buoyline.tokens.prices import Prices
+from buoyline.tokens.usage import Prices
 from buoyline.window.budget import TokenBudget
 from buoyline.window.plan import OffloadPredicate
 from buoyline.workspace import LocalWorkspace
