@@ -1,6 +1,6 @@
 """The costs of requests: how much of each request a provider's prompt cache can reuse, at given prices. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +57,10 @@ class Requests:
         """
         shared = shared_prefix(self._messages, messages)
         known = {id(message): tokens for message, tokens in zip(self._messages, self._tokens, strict=True)}
-        new = [self._count(message, known) for message in messages[shared:]]
+        new: list[int] = []
+        for message in messages[shared:]:
+            tokens = known.get(id(message))
+            new.append(count_message(detect(message).view(message), self._counter) if tokens is None else tokens)
         self._messages[shared:] = messages[shared:]
         self._tokens[shared:] = new
         sent = sum(self._tokens)
@@ -65,10 +68,6 @@ class Requests:
         before = 0 if self._is_first else max(total - sent, 0)
         self._is_first = False
         return RequestCost(len(messages), shared, total, min(before + sum(self._tokens[:shared]), total))
-
-    def _count(self, message: Any, known: Mapping[int, int]) -> int:
-        tokens = known.get(id(message))
-        return count_message(detect(message).view(message), self._counter) if tokens is None else tokens
 
 
 def shared_prefix(previous: Sequence[Any], messages: Sequence[Any]) -> int:

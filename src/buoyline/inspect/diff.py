@@ -55,12 +55,22 @@ def cited_sentences(fields: Mapping[str, str]) -> list[tuple[str, str, tuple[Poi
 
     A sentence ends with its last citation, or with its line.
     """
-    return [
-        (name, said, cited)
-        for name, text in fields.items()
-        for line in text.split("\n")
-        for said, cited in _in_line(line)
-    ]
+    found: list[tuple[str, str, tuple[Pointer, ...]]] = []
+    for name, line in [(name, line) for name, text in fields.items() for line in text.split("\n")]:
+        said, cited, position = "", list[Pointer](), 0
+        for match in POINTER.finditer(line):
+            between = line[position : match.start()].strip(_AROUND)
+            if between and cited:
+                found.append((name, said, tuple(cited)))
+                cited = []
+            said, position = between or said, match.end()
+            cited.extend(Pointer.all_of(match))
+        rest = line[position:].strip(_AROUND)
+        if cited:
+            found.append((name, said, tuple(cited)))
+        if rest:
+            found.append((name, rest, ()))
+    return found
 
 
 def resolved(
@@ -75,54 +85,33 @@ def resolved(
     found: dict[Pointer, str | None] = {}
     for path, pointers in itertools.groupby(sorted(wanted), key=lambda pointer: pointer.path):
         found |= _beginnings(list(pointers), files.get(path), source)
-    return [Sentence(name, said, tuple(_citation(each, found[each]) for each in cited)) for name, said, cited in listed]
-
-
-def _citation(pointer: Pointer, begins: str | None) -> Citation:
-    return Citation(pointer.path, pointer.start, pointer.end, begins or "", begins is not None)
-
-
-def _in_line(line: str) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
-    said, cited, position = "", list[Pointer](), 0
-    for match in POINTER.finditer(line):
-        between = line[position : match.start()].strip(_AROUND)
-        if between and cited:
-            yield said, tuple(cited)
-            cited = []
-        said, position = between or said, match.end()
-        cited.extend(Pointer.all_of(match))
-    rest = line[position:].strip(_AROUND)
-    if cited:
-        yield said, tuple(cited)
-    if rest:
-        yield rest, ()
+    citations = {
+        pointer: Citation(pointer.path, pointer.start, pointer.end, begins or "", begins is not None)
+        for pointer, begins in found.items()
+    }
+    return [Sentence(name, said, tuple(citations[pointer] for pointer in cited)) for name, said, cited in listed]
 
 
 def _beginnings(pointers: list[Pointer], name: str | None, source: ByteSource) -> dict[Pointer, str | None]:
-    """Return the first words of each citation of one file; None if a line of it does not exist."""
+    """Return the first words of each citation of one file; None if a line of it does not exist.
+
+    These are its first line with words of its own: the transcript's headings only name the speaker.
+    """
+    found: dict[Pointer, str | None] = dict.fromkeys(pointers)
     if name is None:
-        return dict.fromkeys(pointers)
-    lines = _lines(pointers, name, source)
-    there = (pointer for pointer in pointers if 1 <= pointer.start <= pointer.end and pointer.end in lines)
-    return {**dict.fromkeys(pointers), **{pointer: _words(pointer, lines) for pointer in there}}
-
-
-def _lines(pointers: list[Pointer], name: str, source: ByteSource) -> dict[int, str]:
-    """Return the beginnings of the cited lines that are needed, by number, with the last line of each citation."""
-    ends = [(pointer.start, min(pointer.end, pointer.start + _FIRST_LINES - 1)) for pointer in pointers]
-    wanted = {line for start, end in ends for line in range(start, end + 1)} | {pointer.end for pointer in pointers}
+        return found
+    first_lines = {each: range(each.start, min(each.end, each.start + _FIRST_LINES - 1) + 1) for each in pointers}
+    wanted = {pointer.end for pointer in pointers}.union(*first_lines.values())
     chosen = fragments(source.chunks(name), [(line, line) for line in sorted(wanted)])
     lines: dict[int, str] = {}
     for number, parts in itertools.groupby(chosen, key=lambda fragment: fragment.number):
         (lines[number],), _ = windows(parts, (1,), _FIRST_CHARS)
-    return lines
-
-
-def _words(pointer: Pointer, lines: Mapping[int, str]) -> str:
-    """Return the first line with words of its own: the transcript's headings only name the speaker."""
-    last = min(pointer.end, pointer.start + _FIRST_LINES - 1)
-    shown = [text for line in range(pointer.start, last + 1) if (text := lines.get(line, "").strip())]
-    return next((text for text in shown if not text.startswith("#") and text != "(reasoning)"), next(iter(shown), ""))
+    for pointer in pointers:
+        if 1 <= pointer.start <= pointer.end and pointer.end in lines:
+            shown = [text for line in first_lines[pointer] if (text := lines.get(line, "").strip())]
+            words = (text for text in shown if not text.startswith("#") and text != "(reasoning)")
+            found[pointer] = next(words, next(iter(shown), ""))
+    return found
 
 
 # ``window.jsonl`` holds only the present context. But the journal noted size and hash each time that it was replaced,
@@ -139,16 +128,10 @@ class WindowSnapshot:
 
 
 def reconstructed_window(session: StoredSession, number: int, summary: Mapping[str, Any]) -> WindowSnapshot | None:
-    """Return the window right after *summary* was added to it.
+    """Return the window right after *summary*, the line *number* of ``summaries.jsonl``, was added to it.
 
-    Args:
-        session: The session of the window.
-        number: Of the summary, counted from 1.
-        summary: Its line of ``summaries.jsonl``.
-
-    Returns:
-        None if the journal has no note of it (there is no window, the journal was rebuilt, or the summary was never
-        shown), or if the files no longer give the noted bytes: a kept message was shrunk later, or is damaged.
+    None if the journal has no note of it (there is no window, the journal was rebuilt, or the summary was never shown),
+    or if the files no longer give the noted bytes: a kept message was shrunk later, or is damaged.
 
     Raises:
         NotFoundError: There is no such session.
@@ -163,7 +146,9 @@ def reconstructed_window(session: StoredSession, number: int, summary: Mapping[s
     staying = list(_prefix_messages(session, note))
     try:
         lines = [archive_line(session, message) for message in staying]
-        lines.append(_summary_line(session, first_kept, summary))
+        (last,) = session.messages(first_kept - 1, first_kept)
+        shown = dialect_named(last.dialect).user_message(str(summary.get("text", "")))
+        lines.append(window_lines([shown], []))
         kept = _matched(chain(lines, _lines_from(session, first_kept)), note)
     except (CorruptError, StorageError):
         return None
@@ -201,17 +186,13 @@ def _note_behind(journal: bytes, number: int, first_kept: int) -> Record | None:
 def _prefix_messages(session: StoredSession, note: Record) -> Iterator[ArchivedMessage]:
     """Yield the archived messages among the prefix messages, oldest first, and read no further than the last."""
     wanted, pins = len(note["head"]) - 1, set(note["pins"])
-    for message in session.messages(0, note["first"], on_damage=_passed_over) if wanted else ():
+    # A damaged batch is passed over: the hash shows whether it was needed.
+    for message in session.messages(0, note["first"], on_damage=lambda _: None) if wanted else ():
         if message.number in pins or message.view.role == "system":
             yield message
             wanted -= 1
         if not wanted:
             return
-
-
-def _summary_line(session: StoredSession, first_kept: int, summary: Mapping[str, Any]) -> bytes:
-    (last,) = session.messages(first_kept - 1, first_kept)
-    return window_lines([dialect_named(last.dialect).user_message(str(summary.get("text", "")))], [])
 
 
 def _lines_from(session: StoredSession, first: int) -> Iterator[bytes]:
@@ -241,10 +222,6 @@ def _matched(lines: Iterator[bytes], note: Record) -> int | None:
     return count if size_bytes == note["bytes"] and digest.hexdigest() == note["sha256"] else None
 
 
-def _passed_over(_: CorruptError) -> None:
-    """Continue behind a damaged batch: the hash shows whether it was needed."""
-
-
 _BEGIN_CHARS = 100
 
 
@@ -262,8 +239,8 @@ class OffloadedFile:
 class SeenMessage:
     """A message as the model last saw it.
 
-    *lines* are those in ``transcript.md``, None if it is not archived. *stands_again* means that it is archived and
-    still in the context, as a system message or a pin.
+    *lines* are those in ``transcript.md``, None if it is not archived. If *stands_again*, it is archived and still in
+    the context, as a system message or a pin.
     """
 
     message: int
@@ -333,9 +310,15 @@ def difference(
     read.total = (end if snapshot is None else snapshot.end) - first
     head, left = read.head(first), read.archived(first, end)
     stayed = None if snapshot is None else (*read.archived(end, snapshot.end), *read.in_window(snapshot.end))
-    fixed = _fixed_tokens(index, read.counter)
+    settings = index.settings.get("settings", {})
+    system = settings.get("system", "")
+    fixed = read.counter.count(system if isinstance(system, str) else spell(system))
+    fixed += count_tools(settings.get("tools", ()), read.counter)
     again = [message for message in left if message.stands_again]
-    files = {name: session.name(name) for name in _readable(index) if session.files.exists(session.name(name))}
+    citable = [layout.TRANSCRIPT_FILE, *(record.get("view") or path for path, record in index.results.items())]
+    files = {name: session.name(name) for name in citable if session.files.exists(session.name(name))}
+    fields: Mapping[str, Any] = summary.get("fields") or {}
+    sentences = cited_sentences({name: str(text) for name, text in fields.items()})
     return Difference(
         session_id=session_id,
         summary=summary,
@@ -343,7 +326,7 @@ def difference(
         head=head,
         left=left,
         stayed=stayed,
-        sentences=tuple(resolved(cited_sentences(_texts(summary)), files, session.files)),
+        sentences=tuple(resolved(sentences, files, session.files)),
         fixed_tokens=fixed,
         tokens_before=None if stayed is None else fixed + read.tokens_of(previous) + _sum(head, left, stayed),
         tokens_after=None if stayed is None else fixed + read.tokens_of(summary) + _sum(head, again, stayed),
@@ -400,15 +383,11 @@ class _SessionReader:
             return
         ranges = self._session.line_ranges(first, end)
         for message in self._session.messages(first, end):
-            yield self._show(message.number, self._view(message), ranges[message.number - first])
-
-    def _view(self, message: ArchivedMessage) -> Message:
-        """Return the view with its images and documents, which count by size; without them if they are gone."""
-        try:
-            value = self._session.with_payloads(message)
-        except (CorruptError, StorageError):
-            return message.view
-        return dialect_named(message.dialect).view(value)
+            try:  # images and documents count by size
+                view = dialect_named(message.dialect).view(self._session.with_payloads(message))
+            except (CorruptError, StorageError):  # they are gone
+                view = message.view
+            yield self._show(message.number, view, ranges[message.number - first])
 
     def _show(self, number: int, view: Message, lines: tuple[int, int] | None) -> SeenMessage:
         self._tools.update((call.call_id, call.name) for call in view.calls)
@@ -452,25 +431,6 @@ def _beginning(view: Message) -> str:
     said = [view.text, *(result.text for result in view.results), *(call.arguments for call in view.calls)]
     text = next(filter(None, (" ".join(text[: 4 * _BEGIN_CHARS].split()) for text in said)), "")
     return text if len(text) <= _BEGIN_CHARS else f"{text[:_BEGIN_CHARS]}…"
-
-
-def _fixed_tokens(index: Index, counter: TextCounter) -> int:
-    settings = index.settings.get("settings", {})
-    system = settings.get("system", "")
-    spelled = system if isinstance(system, str) else spell(system)
-    return counter.count(spelled) + count_tools(settings.get("tools", ()), counter)
-
-
-def _readable(index: Index) -> Iterator[str]:
-    """Yield the files that citations may name."""
-    yield layout.TRANSCRIPT_FILE
-    for path, record in index.results.items():
-        yield record.get("view") or path
-
-
-def _texts(summary: Mapping[str, Any]) -> dict[str, str]:
-    fields: Mapping[str, Any] = summary.get("fields") or {}
-    return {name: str(text) for name, text in fields.items()}
 
 
 def _sum(*groups: Iterable[SeenMessage]) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from buoyline.compression.plan import legal_cut_before
@@ -92,7 +93,7 @@ class Replay:
     def managers(self) -> list[ManagerTotals]:
         """Return the totals of each entry of the document, in the order in which they were first asked."""
         found: dict[tuple[Hook, int], ManagerTotals] = {}
-        for ran in (ran for event in self.managed for ran in event.report.entries):
+        for ran in chain.from_iterable(event.report.entries for event in self.managed):
             totals = found.setdefault((ran.hook, ran.number), ManagerTotals(ran.hook, ran.number, ran.type_name))
             totals.note(ran)
         return list(found.values())

@@ -65,7 +65,13 @@ def traced(on_event: OnEvent | None = None, tracer: "Tracer | None" = None, *, s
     Raises:
         ConfigError: OpenTelemetry's API is not installed.
     """
-    spans = _default_tracer() if tracer is None else tracer
+    if tracer is None:
+        try:
+            from opentelemetry import trace as otel  # noqa: PLC0415 - an extra; who traces nothing does not need it
+        except ImportError as error:
+            raise ConfigError("tracer", "OpenTelemetry is missing; pip install 'buoyline[otel]'") from error
+        tracer = otel.get_tracer("buoyline")
+    spans = tracer
     conversation = {"gen_ai.conversation.id": session_id} if session_id else {}
 
     def trace(event: Event) -> None:
@@ -173,11 +179,3 @@ def _messages(span: tuple[int, int]) -> Attributes:
 
 def _tokens(before: int, after: int) -> Attributes:
     return {"buoyline.tokens.before": before, "buoyline.tokens.after": after}
-
-
-def _default_tracer() -> "Tracer":
-    try:
-        from opentelemetry import trace  # noqa: PLC0415 - an extra; who traces nothing does not need it
-    except ImportError as error:
-        raise ConfigError("tracer", "OpenTelemetry is missing; pip install 'buoyline[otel]'") from error
-    return trace.get_tracer("buoyline")
