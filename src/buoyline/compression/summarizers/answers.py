@@ -74,14 +74,9 @@ _SHOWN_CHARS = 80
 
 
 def fields_of(answer: object, request: SummaryRequest) -> dict[str, str]:
-    """Return the fields of *answer*, cleaned.
+    """Return a text for each field that *request* names, in their order, cleaned and not empty.
 
-    Args:
-        answer: A text (JSON, or text under the names of fields) or a mapping.
-        request: Names the requested fields.
-
-    Returns:
-        Text for each requested field, in their order, none of them empty.
+    *answer* is a text (JSON, or text under the names of fields) or a mapping.
 
     Raises:
         Failure: The answer is empty, has another form, or lacks a field.

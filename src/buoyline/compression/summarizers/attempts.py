@@ -148,10 +148,7 @@ logger = logging.getLogger(__name__)
 async def repeated(ask_once: Callable[[], Awaitable[Draft]], *, name: str, retries: Retries) -> Draft:
     """Ask until there is a draft, as often as another request may help and *retries* allow.
 
-    Args:
-        ask_once: Returns the draft, or raises a `Failure` whose kind says if and when to ask again.
-        name: Of the summarizer.
-        retries: The bounds.
+    The kind of a `Failure` that *ask_once* raises says if and when to ask again. *name* is the summarizer's.
 
     Raises:
         SummaryError: There was no draft within the bounds; it says why, and how many requests were made.
@@ -187,8 +184,7 @@ def total(fields: Mapping[str, str], counter: TextCounter) -> int:
 def shortened(fields: Mapping[str, str], max_tokens: int, counter: TextCounter) -> dict[str, str]:
     """Return *fields* within *max_tokens* together; the longest are cut first.
 
-    Returns:
-        The same fields; each keeps its beginning, up to the end of a sentence if one is near.
+    Each keeps its beginning, up to the end of a sentence if one is near.
     """
     found = dict(fields)
     room: float = max_tokens

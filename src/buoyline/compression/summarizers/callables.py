@@ -39,11 +39,9 @@ _TOO_LONG: Final = frozenset({FailureKind.TRUNCATED, FailureKind.INFLATED})
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A comment on a bad answer.
+    """Says in words what to do instead of a bad answer.
 
-    Attributes:
-        answer: Shown to the model again; empty if that would be too much.
-        words: What to do instead.
+    *answer* is shown to the model again; empty if that would be too much.
     """
 
     answer: str
@@ -73,10 +71,8 @@ class Question:
 class Reply:
     """A model's answer.
 
-    Attributes:
-        content: An object of the schema, else the text.
-        is_cut: The model ran out of tokens.
-        refusal: Why it refused; empty if it did not.
+    *content* is an object of the schema, else the text. If *is_cut*, the model ran out of tokens. *refusal* says why it
+    refused; empty if it did not.
     """
 
     content: object
@@ -172,19 +168,18 @@ class ModelExchange:
             return None
 
     async def _once(self) -> Draft:
+        """Ask once; a `Failure` has changed the next request."""
+        question = self._question()
         try:
-            return await self._answered(self._question())
+            try:
+                async with asyncio.timeout(self.retries.timeout_s):
+                    reply = await self.send(question)
+            except TimeoutError as error:
+                raise Failure(FailureKind.BUSY, f"no answer within {self.retries.timeout_s:g} s") from error
+            return Draft(self.name, self._fields(reply))
         except Failure as failure:
             self._change(failure)
             raise
-
-    async def _answered(self, question: Question) -> Draft:
-        try:
-            async with asyncio.timeout(self.retries.timeout_s):
-                reply = await self.send(question)
-        except TimeoutError as error:
-            raise Failure(FailureKind.BUSY, f"no answer within {self.retries.timeout_s:g} s") from error
-        return Draft(self.name, self._fields(reply))
 
     def _question(self) -> Question:
         schema, remarks = schema_of(self.request), tuple(self._remarks)

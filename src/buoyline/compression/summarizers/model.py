@@ -114,7 +114,8 @@ class ModelSummarizer:
         Raises:
             SummaryError: There was no usable answer within the bounds; it says why.
         """
-        answer_tokens = max(min(request.max_tokens, _source_tokens(request) - 1), 1)
+        source_tokens = sum(request.counter.count(source.message.spoken) for source in request.sources)
+        answer_tokens = max(min(request.max_tokens, source_tokens - 1), 1)
         # JSON adds signs and escapes to the text, and the model counts other tokens than buoyline.
         output = min(2 * answer_tokens + REASONING_TOKENS, int(self.context_size * MAX_OUTPUT_SHARE))
         output = max(min(output, self._max_output or output), 1)
@@ -155,10 +156,6 @@ class ModelSummarizer:
 def _plain_name(name: str) -> str:
     """Return the name of a model without its provider."""
     return re.split(r"[:/]", name)[-1]
-
-
-def _source_tokens(request: SummaryRequest) -> int:
-    return sum(request.counter.count(source.message.spoken) for source in request.sources)
 
 
 def _size_of(model: "Model") -> int:

@@ -6,7 +6,7 @@ the earlier messages, which nobody sees any more.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -31,24 +31,25 @@ OMITTED: Final = "\u2026"
 """Begins the line that replaces omitted lines; no gutter begins with it."""
 
 
-def spelled(block: TranscriptBlock, transcript: str) -> str:
-    """Return the lines of *block* with their gutters.
-
-    Args:
-        block: Lines.
-        transcript: Path whose lines are numbered without their path, since most lines are from there.
-    """
-    return spelled_lines(block.lines, transcript, DATA if block.is_result else SPOKEN)
-
-
 def spelled_lines(lines: Iterable[NumberedLine], transcript: str, bar: str) -> str:
-    """Return *lines* with gutters that end in *bar*, without a line end at the end."""
-    return "\n".join(f"{_gutter(line, transcript)}{bar} {line.text}" for line in lines)
+    """Return *lines* with gutters that end in *bar*, without a line end at the end.
+
+    Lines of *transcript* are numbered without its path, since most lines are from there.
+    """
+    spelled: list[str] = []
+    for line in lines:
+        number = f"{line.number}" if line.path == transcript else f"{line.path}:{line.number}"
+        spelled.append(f"{number if line.number else ''}{bar} {line.text}")
+    return "\n".join(spelled)
 
 
 def omission(lines: Sequence[NumberedLine]) -> str:
-    """Return the line that replaces *lines*, which had no room, with their numbers."""
-    places = ", ".join(str(pointer) for span in _by_file(lines) if (pointer := pointer_to(span)) is not None)
+    """Return the line that replaces *lines*, which had no room, with their numbers in the first three files."""
+    files: dict[str, list[NumberedLine]] = {}
+    for line in lines:
+        files.setdefault(line.path, []).append(line)
+    pointers = filter(None, map(pointer_to, list(files.values())[:3]))
+    places = ", ".join(map(str, pointers))
     named = f" ({places})" if places else ""
     return f"{OMITTED} {len(lines):,} lines left out here for length{named} {OMITTED}"
 
@@ -57,19 +58,6 @@ def fenced(name: str, text: str) -> str:
     """Return *text* in a fence that it cannot contain: the fence is named after the text's own hash."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return f"<{name}-{digest}>\n{text}\n</{name}-{digest}>"
-
-
-def _gutter(line: NumberedLine, transcript: str) -> str:
-    if not line.number:
-        return ""
-    return str(line.number) if line.path == transcript else f"{line.path}:{line.number}"
-
-
-def _by_file(lines: Sequence[NumberedLine]) -> Iterator[list[NumberedLine]]:
-    files: dict[str, list[NumberedLine]] = {}
-    for line in lines:
-        files.setdefault(line.path, []).append(line)
-    yield from list(files.values())[:3]
 
 
 # Fit the messages into the window of the model that summarizes them, whatever their number and size.
@@ -113,18 +101,14 @@ class _Piece:
 
 
 def fit(blocks: Sequence[TranscriptBlock], transcript: str, max_tokens: int, counter: TextCounter) -> str:
-    """Return as much of *blocks* as fits *max_tokens*, as text.
-
-    Args:
-        blocks: In reading order.
-        transcript: Path whose lines need no path.
-        max_tokens: Of the text; below 1 it is empty.
-        counter: Counts them.
-    """
-    pieces = [
-        _Piece(block, text, counter.count(text) + 1) for block in blocks if (text := spelled(block, transcript)) != ""
-    ]
+    """Return as much of *blocks*, which are in reading order, as fits *max_tokens*, as text; below 1 it is empty."""
+    pieces: list[_Piece] = []
+    for block in blocks:
+        lines = spelled_lines(block.lines, transcript, DATA if block.is_result else SPOKEN)
+        if lines:
+            pieces.append(_Piece(block, lines, counter.count(lines) + 1))
     room: float = max_tokens
+    text = ""
     for _ in range(_MAX_TRIES):
         text = _joined(pieces, transcript, room)
         if not counter.exceeds(text, max(max_tokens, 0)):
@@ -253,32 +237,27 @@ citations, change what has changed, and take out only what no longer matters.
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The texts for a model.
-
-    Attributes:
-        system: Instructions.
-        user: The record, and the request.
-    """
+    """The texts for a model: instructions, then the record and the request."""
 
     system: str
     user: str
 
 
 def prompt_for(request: SummaryRequest, *, max_tokens: int, answer_tokens: int, spell_schema: bool) -> Prompt:
-    """Write the prompt for *request* within *max_tokens*.
+    """Write the prompt for *request*; both texts together take at most *max_tokens*.
 
-    Args:
-        request: What is asked.
-        max_tokens: Of both texts together.
-        answer_tokens: Limit of the answer's fields.
-        spell_schema: Include the schema, since the provider does not pass it to the model.
+    The answer's fields may take *answer_tokens*. *spell_schema* includes the schema, for a provider that does not pass
+    it to the model.
     """
     transcript = _transcript(request)
     system = request.prompt + "\n" + _RULES.format(transcript=transcript, asked=_ASKED)
     wish = _wish(request, answer_tokens, spell_schema=spell_schema)
     fixed = request.counter.count(system) + request.counter.count(wish)
     room = int((max_tokens - fixed) * MARGIN)
-    previous = _previous(request, int(room * PREVIOUS_SHARE))
+    previous = ""
+    if request.previous is not None:
+        text = "\n".join(f"{name}:\n{said}" for name, said in request.previous.fields.items() if said.strip())
+        previous = fenced("previous-summary", request.counter.head(text, max(int(room * PREVIOUS_SHARE), 0)))
     state = state_block(request, int(room * STATE_SHARE))
     room -= request.counter.count(previous) + request.counter.count(state)
     record = fit(list(blocks_of(request.sources)), transcript, room, request.counter)
@@ -293,12 +272,7 @@ def state_block(request: SummaryRequest, max_tokens: int) -> str:
 
 
 def agent_prompt_for(request: SummaryRequest, *, answer_tokens: int) -> Prompt:
-    """Write the prompt that follows the agent's own request; its system prompt is the agent's.
-
-    Args:
-        request: What is asked.
-        answer_tokens: Limit of the answer's fields.
-    """
+    """Write the prompt that follows the agent's own request; its system prompt is the agent's."""
     rules = _AGENT_RULES.format(transcript=_transcript(request), asked=_ASKED)
     wish = _wish(request, answer_tokens, spell_schema=True, record="messages")
     parts = [request.prompt + "\n" + rules, state_block(request, request.max_tokens), wish]
@@ -307,13 +281,6 @@ def agent_prompt_for(request: SummaryRequest, *, answer_tokens: int) -> Prompt:
 
 def _transcript(request: SummaryRequest) -> str:
     return next((source.pointer.path for source in request.sources if source.pointer is not None), TRANSCRIPT)
-
-
-def _previous(request: SummaryRequest, max_tokens: int) -> str:
-    if request.previous is None:
-        return ""
-    text = "\n".join(f"{name}:\n{said}" for name, said in request.previous.fields.items() if said.strip())
-    return fenced("previous-summary", request.counter.head(text, max(max_tokens, 0)))
 
 
 def _wish(request: SummaryRequest, answer_tokens: int, *, spell_schema: bool, record: str = "record") -> str:

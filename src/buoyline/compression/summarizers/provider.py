@@ -60,20 +60,16 @@ def model_named(name: str, *, base_url: str | None, api_key: str | None, provide
     """
     try:
         if base_url is not None:
-            return _compatible(name, base_url, api_key)
+            from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415 - an extra of its own
+            from pydantic_ai.providers.openai import OpenAIProvider  # noqa: PLC0415 - as above
+
+            plain = name.partition(":")[2] or name
+            return OpenAIChatModel(plain, provider=OpenAIProvider(base_url=base_url, api_key=api_key or "none"))
         if provider is not None:
             return infer_model(name, provider_factory=lambda _: provider)
         return infer_model(name)
     except (exceptions.UserError, ImportError, ValueError) as error:
         raise ConfigError("model", f"{name!r}: {error}") from error
-
-
-def _compatible(name: str, base_url: str, api_key: str | None) -> Model:
-    from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415 - an extra of its own
-    from pydantic_ai.providers.openai import OpenAIProvider  # noqa: PLC0415 - as above
-
-    plain = name.partition(":")[2] or name
-    return OpenAIChatModel(plain, provider=OpenAIProvider(base_url=base_url, api_key=api_key or "none"))
 
 
 def window_of(model: Model) -> int | None:
@@ -84,11 +80,8 @@ def window_of(model: Model) -> int | None:
 async def ask(model: Model, question: Question, *, mode: OutputMode, settings: Mapping[str, object]) -> Reply:
     """Send one request and return the answer; neither buoyline nor the provider's client repeats it here.
 
-    Args:
-        model: Entered, so that it has a client of the running loop.
-        question: What is sent.
-        mode: How the provider gets the schema, unless the question itself spells it.
-        settings: pydantic-ai's ``ModelSettings``.
+    *model* is entered, so that it has a client of the running loop. *mode* is how the provider gets the schema, unless
+    the question itself spells it.
 
     Raises:
         Failure: There is no answer.
