@@ -9,10 +9,9 @@ import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import columns, counted, cut, print_answer, terminal_width
-from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.extractive.work import work_of
 from buoyline.compression.pointers import Pointer
-from buoyline.compression.summary import SourceMessage
+from buoyline.compression.summary import ResultExcerpt, SourceMessage
 from buoyline.compression.work_state import PlanItem, WorkState, work_state_from
 from buoyline.errors import NotFoundError
 from buoyline.messages import Message, ToolResult

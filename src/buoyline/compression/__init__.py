@@ -6,7 +6,6 @@ Nothing here holds a context or decides when it is compacted: `buoyline.window` 
 
 from buoyline.compression.compressor import CompressionResult, Compressor
 from buoyline.compression.config import ContextConfig
-from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.extractive.summarizer import Extractive
 from buoyline.compression.plan import Plan
 from buoyline.compression.pointers import Pointer
@@ -16,6 +15,7 @@ from buoyline.compression.summary import (
     AgentRequest,
     Draft,
     Fact,
+    ResultExcerpt,
     SourceMessage,
     Summarizer,
     Summary,

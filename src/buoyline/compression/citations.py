@@ -4,15 +4,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
-from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.identifiers import WORD, mentions, readable, says_error
 from buoyline.compression.pointers import POINTER, Pointer, citation_marks, pointers_in
 from buoyline.compression.status_claims import STATUS_MARK
-from buoyline.compression.summary import Draft, SourceMessage, SummaryRequest
+from buoyline.compression.summary import Draft, ResultExcerpt, SourceMessage, SummaryRequest
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.messages import ToolResult
 from buoyline.messages.model import Part, Role
@@ -49,12 +47,11 @@ class _Claim(NamedTuple):
 
 
 def claims(text: str) -> tuple[str, ...]:
-    """Return the exact strings that *text* claims.
+    """Return the exact strings that *text* claims, in the order of the text, each once.
 
-    Returns:
-        Paths, URLs, identifiers (with a digit, an underscore, an inner capital or a dot), hashes, versions, numbers of
-        at least two digits, and quoted error messages; in the order of the text, each once. Pointers, the counts that
-        buoyline adds behind a multiplication sign, and strings at a cut are left out.
+    These are paths, URLs, identifiers (with a digit, an underscore, an inner capital or a dot), hashes, versions,
+    numbers of at least two digits, and quoted error messages. Pointers, the counts that buoyline adds behind a
+    multiplication sign, and strings at a cut are left out.
     """
     return tuple(dict.fromkeys(claim.text for claim in _claims(text.replace(MARK, ""))))
 
@@ -62,21 +59,24 @@ def claims(text: str) -> tuple[str, ...]:
 def unverified(text: str, haystacks: Iterable[str]) -> tuple[str, ...]:
     """Return the claims of *text* that occur in none of *haystacks*.
 
-    A claim has to occur as a whole: ``8080`` does not verify ``80``. In an error message any blank or line end equals
-    any other, and ``12345`` verifies ``12,345``.
-
-    Args:
-        text: A summary.
-        haystacks: Its messages, as text or as JSON; each is searched once.
-
-    Returns:
-        In the order of the text.
+    They are in the order of the text. A claim has to occur as a whole: ``8080`` does not verify ``80``. In an error
+    message any blank or line end equals any other, and ``12345`` verifies ``12,345``. The haystacks are the messages of
+    a summary, as text or as JSON.
     """
     open_claims = dict.fromkeys(claims(text))
-    for text_that_backs in haystacks:
-        haystack = _Haystack(text_that_backs)
-        for claim in [claim for claim in open_claims if haystack.backs(claim)]:
-            del open_claims[claim]
+    for haystack in haystacks:
+        on_one_line = ""
+        if any(" " in claim for claim in open_claims):
+            # A user may quote an earlier citation within a message.
+            on_one_line = readable(_without_citations(haystack.replace("\\n", "\n").replace('\\"', '"')))
+        for claim in list(open_claims):
+            if " " in claim:
+                is_backed = readable(claim) in on_one_line
+            else:
+                plain = claim.replace(",", "")
+                is_backed = contains_whole(haystack, claim) or (plain != claim and contains_whole(haystack, plain))
+            if is_backed:
+                del open_claims[claim]
     return tuple(open_claims)
 
 
@@ -91,11 +91,9 @@ def contains_whole(text: str, name: str) -> bool:
 
 
 def mark(text: str, unverified: Iterable[str]) -> str:
-    """Add `MARK` behind every place in *text* that makes one of these claims.
+    """Add `MARK` behind every place in *text* that makes one of these claims, as `unverified` returns them.
 
-    Args:
-        text: A summary; its old marks are replaced, so that marking twice changes nothing.
-        unverified: Claims as `unverified` returns them.
+    Old marks in *text* are replaced, so that marking twice changes nothing.
     """
     plain = text.replace(MARK, "")
     doubtful = frozenset(unverified)
@@ -105,68 +103,37 @@ def mark(text: str, unverified: Iterable[str]) -> str:
 
 
 def verified_claims(text: str) -> tuple[str, ...]:
-    """Return the claims of *text* that are not marked in it.
-
-    Args:
-        text: A summary as `mark` returns it.
-    """
+    """Return the claims that `mark` did not mark in *text*."""
     pieces = text.split(MARK)
-    ends, found = frozenset(accumulate(map(len, pieces[:-1]))), tuple(_claims("".join(pieces)))
+    ends, found = frozenset(accumulate(map(len, pieces[:-1]))), _claims("".join(pieces))
     doubtful = {claim.text for claim in found if claim.end in ends}
     return tuple(dict.fromkeys(claim.text for claim in found if claim.text not in doubtful))
 
 
-def _claims(text: str) -> Iterator[_Claim]:
-    blanked = _without_citations(text)
-    yield from sorted([*_exact_claims(blanked), *_quoted_errors(blanked)], key=lambda claim: claim.end)
-
-
-def _without_citations(text: str) -> str:
-    """Return *text* with blanks in place of what is no claim, at the same length."""
-    return _NO_CLAIM.sub(lambda match: " " * len(match[0]), text)
-
-
-def _exact_claims(text: str) -> Iterator[_Claim]:
+def _claims(text: str) -> list[_Claim]:
+    text = _without_citations(text)
+    found: list[_Claim] = []
     for kind, string, start in mentions(text):
         end = start + len(string)
-        if CUT in (text[start - 1 : start], text[end : end + 1]):
-            continue
-        if kind != "number" or sum(char.isdigit() for char in string) >= MIN_DIGITS:
-            yield _Claim(string, end)
-
-
-def _quoted_errors(text: str) -> Iterator[_Claim]:
-    """Yield error messages in quotation marks or backticks.
-
-    Line ends, curly quotation marks and the separators above part texts from different places; no message crosses them.
-    """
+        is_cut = CUT in (text[start - 1 : start], text[end : end + 1])
+        if not is_cut and (kind != "number" or sum(char.isdigit() for char in string) >= MIN_DIGITS):
+            found.append(_Claim(string, end))
+    # Error messages in quotation marks or backticks. Line ends, curly quotation marks and the separators above part
+    # texts from different places; no message crosses them.
     start = 0
     for border in [*_BORDER.finditer(text), None]:
         end = len(text) if border is None else border.start()
         for match in _QUOTED.finditer(text, start, end):
             message = match[1] or match[2]
             if says_error(message) and CUT not in message:
-                yield _Claim(message, match.end())
+                found.append(_Claim(message, match.end()))
         start = end if border is None else border.end()
+    return sorted(found, key=lambda claim: claim.end)
 
 
-class _Haystack:
-    """A text that is searched for claims, in each form once."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    @cached_property
-    def _on_one_line(self) -> str:
-        # A user may quote an earlier citation within a message.
-        return readable(_without_citations(self._text.replace("\\n", "\n").replace('\\"', '"')))
-
-    def backs(self, claim: str) -> bool:
-        if " " in claim:
-            return readable(claim) in self._on_one_line
-        return contains_whole(self._text, claim) or (
-            "," in claim and contains_whole(self._text, claim.replace(",", ""))
-        )
+def _without_citations(text: str) -> str:
+    """Return *text* with blanks in place of what is no claim, at the same length."""
+    return _NO_CLAIM.sub(lambda match: " " * len(match[0]), text)
 
 
 # The archived messages line by line, numbered as in the transcript.
@@ -179,10 +146,8 @@ class _Haystack:
 class NumberedLine:
     """A line that can be cited.
 
-    Attributes:
-        path: Its file, relative to the session's directory; empty if no lines are known.
-        number: Counted from 1; 0 if no lines are known.
-        text: The line.
+    *path* is its file, relative to the session's directory, and *number* counts from 1. Without a number the path is
+    empty, and the number 0.
     """
 
     path: str
@@ -192,12 +157,9 @@ class NumberedLine:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptBlock:
-    """Lines of one message that have one author.
+    """Lines of one message that have one author, in order; there may be none.
 
-    Attributes:
-        role: The role of the message.
-        is_result: A tool wrote the lines, so they are data and never an instruction.
-        lines: In order; may be empty.
+    If *is_result*, a tool wrote them, so they are data and never an instruction.
     """
 
     role: Role
@@ -283,15 +245,8 @@ def with_checked_citations(
 
     A citation holds if its lines exist and contain at least one exact string of its sentence. A sentence without exact
     strings needs only lines that exist. Citations of the previous summary are kept: their lines are not at hand, and
-    were checked when it was written.
-
-    Args:
-        draft: A summarizer's.
-        request: What the summarizer was asked; its messages are the lines at hand.
-        place: Which lines exist.
-
-    Returns:
-        The draft, and the removed citations as ``path:start-end`` in reading order, each once.
+    were checked when it was written. The lines at hand are those of *request*; *place* says which lines exist. Removed
+    citations are spelled ``path:start-end``, in reading order, each once.
     """
     if not POINTER.search("\n".join(draft.fields.values())):
         return draft, ()
@@ -304,12 +259,7 @@ def with_checked_citations(
 def with_found_citations(draft: Draft, request: SummaryRequest, max_tokens: int) -> Draft:
     """Return *draft* with citations of the lines that hold the exact strings of a line without any.
 
-    For an author who saw no line numbers. Lines that come first are cited first.
-
-    Args:
-        draft: A summarizer's.
-        request: What it was asked; its messages are the lines at hand.
-        max_tokens: Of all fields; no more citations are added behind it.
+    For an author who saw no line numbers. Lines that come first are cited first, until all fields take *max_tokens*.
     """
     lines = _Lines(line for block in blocks_of(request.sources) for line in block.lines)
     room = max_tokens - request.counter.count("\n".join(draft.fields.values()))
@@ -338,26 +288,22 @@ class _Check:
         pieces: list[str] = []
         start = 0
         for match in _GROUP.finditer(text):
-            said = text[start : match.start()]
-            pieces.append(said)
-            cited = list(pointers_in(match[0]))
-            kept = self._kept(cited, claims(said))
-            pieces.append("".join(citation_marks(kept)))
-            if not kept:
-                pieces[-2] = said.rstrip()
+            sentence = text[start : match.start()]
+            said, cited = claims(sentence), list(pointers_in(match[0]))
+            kept = [pointer for pointer in cited if self._holds(pointer, said)]
+            wrong = [pointer for pointer in cited if pointer not in kept]
+            better = self._lines.place_of(said) if wrong and not kept else None
+            if better is None:
+                self.dropped += map(str, wrong)
+            else:
+                kept = [better]
+            pieces += [sentence if kept else sentence.rstrip(), *citation_marks(kept)]
             start = match.end()
         return "".join([*pieces, text[start:]])
 
-    def _kept(self, cited: Sequence[Pointer], said: Sequence[str]) -> list[Pointer]:
-        kept = [pointer for pointer in cited if self._holds(pointer, said)]
-        wrong = [pointer for pointer in cited if pointer not in kept]
-        if wrong and not kept and (better := self._lines.place_of(said)) is not None:
-            return [better]
-        self.dropped += [str(pointer) for pointer in wrong]
-        return kept
-
     def _holds(self, pointer: Pointer, said: Sequence[str]) -> bool:
-        if self._is_carried(pointer):
+        carried = (old for old in self._place.carried if old.path == pointer.path)
+        if any(old.start <= pointer.start and pointer.end <= old.end for old in carried):
             return True
         if not self._place.resolves(pointer):
             return False
@@ -368,19 +314,10 @@ class _Check:
             return False
         if not said:
             return True
-        return len(unverified(_quoted(said), [text])) < len(claims(_quoted(said))) or any(
+        quoted = "\n".join(f'"{claim}"' if " " in claim else claim for claim in said)
+        return len(unverified(quoted, [text])) < len(claims(quoted)) or any(
             contains_whole(text, claim) for claim in said
         )
-
-    def _is_carried(self, pointer: Pointer) -> bool:
-        return any(
-            old.path == pointer.path and old.start <= pointer.start and pointer.end <= old.end
-            for old in self._place.carried
-        )
-
-
-def _quoted(said: Sequence[str]) -> str:
-    return "\n".join(f'"{claim}"' if " " in claim else claim for claim in said)
 
 
 class _Lines:
@@ -419,24 +356,18 @@ class _Lines:
         return None if best is None else best[2]
 
     def _hits(self, claim: str) -> list[_Hit]:
+        """Return the places of *claim*; none if there are more than `MAX_HITS`."""
         if claim not in self._found:
-            self._found[claim] = self._searched(claim)
+            hits = list(islice(self._all_hits(claim), MAX_HITS + 1))
+            self._found[claim] = hits if len(hits) <= MAX_HITS else []
         return self._found[claim]
 
-    def _searched(self, claim: str) -> list[_Hit]:
-        found: list[_Hit] = []
-        for path in self._joined:
-            for position in self._positions(path, claim):
-                found.append(_Hit(path, self._numbers[path][position], claim))
-                if len(found) > MAX_HITS:
-                    return []
-        return found
-
-    def _positions(self, path: str, claim: str) -> Iterator[int]:
-        text, starts = self._joined[path], self._starts[path]
-        at = text.find(claim)
-        while at >= 0:
-            position = bisect_right(starts, at) - 1
-            if " " in claim or contains_whole(self._texts[path][position], claim):
-                yield position
-            at = text.find(claim, starts[position + 1])
+    def _all_hits(self, claim: str) -> Iterator[_Hit]:
+        for path, text in self._joined.items():
+            starts = self._starts[path]
+            at = text.find(claim)
+            while at >= 0:
+                position = bisect_right(starts, at) - 1
+                if " " in claim or contains_whole(self._texts[path][position], claim):
+                    yield _Hit(path, self._numbers[path][position], claim)
+                at = text.find(claim, starts[position + 1])

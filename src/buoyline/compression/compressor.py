@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -18,9 +18,9 @@ from buoyline.compression.citations import (
     with_checked_citations,
 )
 from buoyline.compression.config import ContextConfig, config_of, require_size
-from buoyline.compression.excerpts import counted_file, excerpts_of, lines_of_files
 from buoyline.compression.extractive.conversation import Conversation
 from buoyline.compression.extractive.summarizer import Extractive, carried, conversation_of, extract, with_state
+from buoyline.compression.identifiers import WORD
 from buoyline.compression.plan import Plan, plan
 from buoyline.compression.pointers import POINTER
 from buoyline.compression.status_claims import STATUS_MARK, with_checked_status
@@ -32,8 +32,8 @@ from buoyline.compression.summary import (
     AgentRequest,
     BatchReference,
     Draft,
-    Fact,
     OnSummaryEvent,
+    ResultExcerpt,
     SourceMessage,
     Summarizer,
     Summary,
@@ -45,11 +45,14 @@ from buoyline.compression.summary import (
 )
 from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, render, with_resolved_pointers
 from buoyline.errors import ConfigError, NotFoundError, SummaryError
-from buoyline.messages import Message
+from buoyline.messages import Message, Text, ToolResult
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.messages.times import now
 from buoyline.offloader import Abilities, Offloader, ResultStreams, StoredResult
 from buoyline.offloader.protocol import abilities_of
+from buoyline.offloader.stub import previewed_lines
+from buoyline.offloader.transcript import is_reference_line
+from buoyline.previews.layout import PreviewLine
 from buoyline.tokens import TextCounter, default_counter
 from buoyline.tokens.messages import count_message
 
@@ -80,12 +83,8 @@ def with_facts(
     """Return *draft* with facts of the messages that it does not say, as many as the tokens allow.
 
     Its items then hold its own sentences and the facts, so that the next summarizer, a model or not, can carry on both.
-
-    Args:
-        draft: A summarizer's, within ``request.max_tokens``.
-        request: With the tokens of the whole summary.
-        conversation: The messages of *request*.
-        doubtful: Claims that will be marked. The marks take tokens, and an answer full of such claims is cut.
+    *conversation* has the messages of *request*. The marks behind *doubtful* claims take tokens, and an answer full of
+    such claims is cut.
     """
     marked = {name: mark(text, doubtful) for name, text in draft.fields.items()}
     marks_tokens = max(total(marked, request.counter) - total(draft.fields, request.counter), 0)
@@ -95,8 +94,11 @@ def with_facts(
     has_kept_limit = total(draft.fields, request.counter) <= request.max_tokens - facts_tokens
     prose_limit = max(limit - facts_tokens, 0) if has_kept_limit else limit
     draft = replace(draft, fields=shortened(draft.fields, prose_limit, request.counter))
-    first = request.sources[0].index
-    notes = _notes(draft, first) if not draft.items else list(draft.items)
+    notes = list(draft.items)
+    if not notes:  # its sentences, without those that the last run of a check contradicts
+        fields = {name: STATUS_MARK.sub(_REFUTED, text) for name, text in draft.fields.items()}
+        sentences = carried(replace(draft, fields=fields, items=()), request.sources[0].index)
+        notes = [note for note in sentences if _REFUTED not in note.text]
     # Without the prose of the last summary, which the summarizer has updated.
     previous = request.previous
     old = () if previous is None else tuple(fact for fact in previous.items if fact.kind != NOTE)
@@ -115,17 +117,53 @@ def with_facts(
     return replace(draft, fields=fields, items=(*notes, *facts.items), work=facts.work)
 
 
-def _notes(draft: Draft, first: int) -> list[Fact]:
-    """Return the sentences of *draft* as facts, without those that the last run of a check contradicts."""
-    fields = {name: STATUS_MARK.sub(_REFUTED, text) for name, text in draft.fields.items()}
-    return [note for note in carried(replace(draft, fields=fields, items=()), first) if _REFUTED not in note.text]
-
-
 def _says_more(line: str, prose: str, *, is_preserved: bool) -> bool:
     """Return whether *line* holds an exact string that the prose lacks; a rule of the user always counts."""
     if exact := claims(line):
         return not all(contains_whole(prose, claim) for claim in exact)
     return is_preserved and bool(POINTER.search(line))
+
+
+# Of offloaded tool results, the context still shows the lines of their stubs.
+
+
+_LAST_WORD = re.compile(rf"[!-~{WORD}]+\Z")
+_FIRST_WORD = re.compile(rf"\A[!-~{WORD}]+")
+
+
+def excerpts_of(message: Message, stubs: Mapping[str, StoredResult]) -> tuple[ResultExcerpt | None, ...]:
+    """Return the excerpt of each tool result of *message*, None for one that is in the context whole; empty if all are.
+
+    *stubs* has stored results by the text of their stubs: a stub is known by record, not by its form.
+    """
+    excerpts = [_excerpt_in(result, stubs) for result in message.results] if stubs else []
+    return tuple(excerpts) if any(excerpts) else ()
+
+
+def _excerpt_in(result: ToolResult, stubs: Mapping[str, StoredResult]) -> ResultExcerpt | None:
+    for part in result.parts:
+        stored = stubs.get(part.text) if isinstance(part, Text) else None
+        # The placeholder of an image or another blob shows no lines.
+        if isinstance(part, Text) and stored is not None and not is_reference_line(part.text):
+            lines = tuple((line.number, _whole_words(line)) for line in previewed_lines(part.text))
+            return ResultExcerpt(counted_file(stored), lines, part.text)
+    return None
+
+
+def lines_of_files(results: Iterable[StoredResult]) -> dict[str, int]:
+    """Return the number of lines of each file whose lines stubs number."""
+    return {name: stored.lines for stored in results if (name := counted_file(stored))}
+
+
+def counted_file(stored: StoredResult) -> str:
+    """Return the file whose lines a stub numbers: the view if there is one; empty without files."""
+    return re.split(r"[/\\]", stored.view)[-1] or stored.name
+
+
+def _whole_words(line: PreviewLine) -> str:
+    """Return the shown part of a line; at a cut, without the word there, which may be half of one."""
+    text = _FIRST_WORD.sub("", line.text) if line.column > 1 else line.text
+    return _LAST_WORD.sub("", text) if line.cut_chars else text
 
 
 # Offloaded tool results are read again for the summary, since previews lack much that is needed next.
@@ -148,16 +186,10 @@ _ESCAPE = re.compile(r"\\x1b\[[0-9;?]{0,20}[A-Za-z]|\\(?:x[0-9a-f]{2}|u[0-9a-f]{
 async def with_whole_results(
     request: SummaryRequest, streams: ResultStreams | None, session_id: str, stubs: Mapping[str, StoredResult]
 ) -> SummaryRequest:
-    """Return *request* with the lines of those results of which its messages hold only stubs.
+    """Return *request* with the lines of those results of which its messages hold only stubs, as its excerpts say.
 
-    Args:
-        request: Its excerpts say which results those are.
-        streams: Reads results; None leaves the request as it is.
-        session_id: The session of the results.
-        stubs: Stored results by the text of their stubs.
-
-    Returns:
-        The request; of a result that no longer exists only the stub's lines are known.
+    Of a result that no longer exists, and without *streams*, only the stub's lines are known. *stubs* has stored
+    results by the text of their stubs.
     """
     if streams is None or not stubs:
         return request
@@ -213,13 +245,12 @@ class MessageRange:
     """The messages that a compaction archives.
 
     Attributes:
-        session_id: Their session.
         first: Session index of the first one.
-        messages: The native messages, in order; not empty.
+        messages: Native, in order; not empty.
         tokens: Of all of them.
         archived: How many of the first are known to be archived.
         attempts: Ends of earlier attempts to archive them whose outcome is not known.
-        dialect: Name of the dialect of all messages; None: detected for each.
+        dialect: Of all messages; None: detected for each.
         stubs: Stored results by the text of their stubs.
         times: When each was added, ISO 8601 in UTC; empty if not known; may be left out.
         batches: References of earlier messages, for an offloader that answers each batch with its own.
@@ -249,13 +280,10 @@ class MessageRange:
 
 @dataclass(frozen=True, slots=True)
 class CompressionResult:
-    """A whole compaction.
+    """A whole compaction; the context is then *prefix* and *kept*.
 
-    Attributes:
-        summary: Replaces the archived messages.
-        prefix: Native messages to begin the context with: the archived system messages, the same objects, and the
-            summary as a user message.
-        kept: The messages that were not archived, the same objects, in order.
+    *prefix* has the archived system messages and the summary as a user message, *kept* the messages that were not
+    archived, in order. All but the summary are the very objects that were given.
     """
 
     summary: Summary
@@ -298,18 +326,14 @@ class Compressor:
         self._counter = counter or default_counter()
         self._fallback = Extractive()
         self._summarizer: Summarizer = self._fallback if summarizer is None else summarizer_from(summarizer)
-        self._emit: OnSummaryEvent = on_event or _ignore
+        self._emit: OnSummaryEvent = on_event or (lambda _: None)
 
     def plan(
         self, messages: Sequence[Any], counts: Sequence[int], config: ContextConfig | None = None, *, size: int
     ) -> Plan:
         """Decide which messages of a window of *size* tokens are archived; see `buoyline.compression.plan`.
 
-        Args:
-            messages: Native messages or views, in order.
-            counts: Tokens of each.
-            config: Default: the compressor's own.
-            size: Tokens of the window.
+        *messages* are native ones or views, and *counts* their tokens. The default of *config* is the compressor's own.
 
         Raises:
             ConfigError: *size* or *config* is invalid, or there are not as many *counts* as *messages*.
@@ -338,7 +362,7 @@ class Compressor:
         it writes its state to disk between them.
 
         Args:
-            session_id: The session at the offloader.
+            session_id: At the offloader.
             messages: Native messages of the context, in order, without an earlier summary.
             size: Tokens of the window.
             first: Session index of the first message.
@@ -347,7 +371,7 @@ class Compressor:
             focus: What to keep above all, in words.
 
         Returns:
-            What replaces *messages*; None if none may be archived.
+            None if no message may be archived.
 
         Raises:
             ConfigError: *size* or *config* is invalid; nothing was written.
@@ -416,6 +440,8 @@ class Compressor:
     ) -> Summary:
         """Summarize archived messages and check the summary; `record` stores it.
 
+        All pointers of the summary resolve, and claims that were found nowhere are marked.
+
         Args:
             span: The messages.
             location: Where `archive` put them.
@@ -425,19 +451,15 @@ class Compressor:
             focus: What to keep above all, in words.
             use_model: False: use the extractive summarizer even if another was given.
             agent: The agent's own request; dropped if the workspace redacts, since its messages are as they came.
-
-        Returns:
-            The summary. All its pointers resolve, and claims that were found nowhere are marked.
         """
         settings = self._settings(config)
         location = location.with_results(lines_of_files(span.stubs.values()), previous)
         redactor, views = self._abilities.redactor, span.views()
         if redactor is not None:
             views = await redactor.redacted(views)
-        lines = await self._lines(span, location)
         frame = frame_tokens(location, settings.summary_template, settings.fields, self._counter)
         request = SummaryRequest(
-            sources=_sources(span, location, views, lines),
+            sources=await self._sources(span, location, views),
             previous=previous,
             max_tokens=max(max_tokens - frame, 0),
             counter=self._counter,
@@ -493,14 +515,19 @@ class Compressor:
     def _settings(self, config: ContextConfig | None) -> ContextConfig:
         return self._config if config is None else config_of(config)
 
-    async def _lines(self, span: MessageRange, location: ArchiveLocation) -> Sequence[Sequence[str]]:
-        """Return the transcript's lines of each message; all empty if they do not fit *location*."""
-        unknown: list[Sequence[str]] = [()] * len(span.messages)
-        if self._abilities.transcript is None or not location.lines:
-            return unknown
-        lines = await self._abilities.transcript.transcript_lines(span.session_id, span.first, span.end)
-        named = [end - start + 1 for start, end in location.lines]
-        return lines if [len(shown) for shown in lines] == named else unknown
+    async def _sources(
+        self, span: MessageRange, location: ArchiveLocation, views: Sequence[Message]
+    ) -> list[SourceMessage]:
+        """Return the messages as a summarizer sees them, without lines of the transcript that do not fit *location*."""
+        lines: Sequence[Sequence[str]] = [()] * len(views)
+        if self._abilities.transcript is not None and location.lines:
+            found = await self._abilities.transcript.transcript_lines(span.session_id, span.first, span.end)
+            if [len(shown) for shown in found] == [end - start + 1 for start, end in location.lines]:
+                lines = found
+        return [
+            SourceMessage(at, view, location.pointer(at - span.first), excerpts_of(view, span.stubs), tuple(shown))
+            for at, (view, shown) in enumerate(zip(views, lines, strict=True), span.first)
+        ]
 
     async def _asked(
         self, request: SummaryRequest, span: MessageRange, location: ArchiveLocation
@@ -551,8 +578,14 @@ class Compressor:
             raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens, its source only {source_tokens:,}")
 
     def _report(self, summary: Summary, request: SummaryRequest) -> None:
-        """Report that *summary* was checked, and the facts of the last one that it omits."""
-        facts, unsaid = _facts_of(request.previous, summary.draft)
+        """Report that *summary* was checked, and the facts of the last one that it omits.
+
+        Facts that newer messages have replaced or resolved are not omitted.
+        """
+        items = () if request.previous is None else request.previous.items
+        facts = dict.fromkeys((item.kind, item.text) for item in items if item.is_shown and item.kind != NOTE)
+        not_shown = {(item.kind, item.text) for item in summary.draft.items if not item.is_shown}
+        unsaid = [fact for fact in facts if fact in not_shown]
         self._emit(
             SummaryVerified(
                 messages=summary.messages,
@@ -588,15 +621,6 @@ class Compressor:
         return doubtful
 
 
-def _sources(
-    span: MessageRange, location: ArchiveLocation, views: Sequence[Message], lines: Sequence[Sequence[str]]
-) -> list[SourceMessage]:
-    return [
-        SourceMessage(at, view, location.pointer(at - span.first), excerpts_of(view, span.stubs), tuple(shown))
-        for at, (view, shown) in enumerate(zip(views, lines, strict=True), span.first)
-    ]
-
-
 def _replaced_tokens(request: SummaryRequest) -> int:
     return 0 if request.previous is None else total(request.previous.fields, request.counter)
 
@@ -608,18 +632,3 @@ def _doubtful(draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
         # Claims of the last summary were checked when it was written; those that it does not mark are known.
         known.append("\n…\n".join(verified_claims("\n".join(request.previous.fields.values()))))
     return unverified("\n".join(draft.fields.values()), known)
-
-
-def _facts_of(previous: Draft | None, draft: Draft) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the facts that *previous* says, and those of them that *draft* still knows and does not say.
-
-    What newer messages have replaced or resolved is not missing.
-    """
-    items = () if previous is None else previous.items
-    said = list(dict.fromkeys((item.kind, item.text) for item in items if item.is_shown and item.kind != NOTE))
-    left = {(item.kind, item.text) for item in draft.items if not item.is_shown}
-    return said, [fact for fact in said if fact in left]
-
-
-def _ignore(_: object) -> None:
-    """Drop an event."""

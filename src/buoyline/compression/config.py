@@ -297,9 +297,9 @@ def summary_budget_tokens(
     window, or half of the rest if no room is reserved for the answer: a summary without facts costs more.
 
     Args:
-        archived_tokens: Tokens of the archived messages, without the replaced summary.
-        limit_tokens: Upper limit of any summary.
-        replaced_tokens: Tokens of the replaced summary.
+        archived_tokens: Without the replaced summary.
+        limit_tokens: Of any summary.
+        replaced_tokens: Of the replaced summary.
         least_tokens: Allowed even for a summary of few messages.
         trigger_room_tokens: Tokens below the trigger that no kept message takes; None if nothing triggers.
         window_room_tokens: Tokens of the window that no kept message takes.

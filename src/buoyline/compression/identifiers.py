@@ -48,13 +48,7 @@ _EXTENSIONS = frozenset(_EXTENSION_WORDS.split())
 
 
 class Mention(NamedTuple):
-    """An exact string at its place in a text.
-
-    Attributes:
-        kind: What it looks like.
-        text: Without punctuation of the sentence around it.
-        start: Position of its first character.
-    """
+    """An exact string, without punctuation of the sentence around it, and the position of its first character."""
 
     kind: Kind
     text: str
@@ -80,23 +74,22 @@ def runs(text: str) -> set[str]:
 
 
 def classify(run: str) -> tuple[Kind, str] | None:
-    """Recognize a run of characters.
+    """Return the kind of a run, as `runs` finds it, and the string without punctuation around it.
 
-    Args:
-        run: Characters without blanks, as `runs` finds them.
-
-    Returns:
-        The kind and the string without punctuation around it; None for a plain word and for noise.
+    None for a plain word and for noise.
     """
     if len(run) > MAX_CHARS or run[0] == "\\":
         return None
     if run.startswith(("http://", "https://")):
         return "url", run.rstrip(".,;:!?*_~")
-    text = _trimmed(run)
+    text = run.rstrip("./@+~-").lstrip("@+-")
+    if text.startswith("..") and not text.startswith("../"):
+        text = text.lstrip(".")
     if "/" in text and _is_path(text):
         return "path", text
-    if "/" in text or "~" in text:
-        return _first_part(text)
+    if "/" in text or "~" in text:  # joined words: and/or, HEAD~1
+        part = next(filter(_is_identifier, _PART.findall(text)), None)
+        return None if part is None else ("identifier", part)
     kind = _kind_of_name(text)
     return None if kind is None else (kind, text)
 
@@ -104,22 +97,13 @@ def classify(run: str) -> tuple[Kind, str] | None:
 def atoms(kind: Kind, text: str) -> tuple[tuple[Kind, str], ...]:
     """Split a dotted name into those parts that mean something alone.
 
-    If ``store.ReadCommitted`` and ``ReadCommitted`` count as one, the count tells better how much a name is used.
-
-    Returns:
-        The parts that are identifiers themselves, else the string as it is; never empty.
+    These are the parts that are identifiers themselves, else the string as it is. If ``store.ReadCommitted`` and
+    ``ReadCommitted`` count as one, the count tells better how much a name is used.
     """
     if kind != "identifier" or "." not in text:
         return ((kind, text),)
     parts = tuple(part for part in _PART.findall(text) if _is_identifier(part))
     return tuple((kind, part) for part in parts) or ((kind, text),)
-
-
-def _trimmed(run: str) -> str:
-    text = run.rstrip("./@+~-").lstrip("@+-")
-    if text.startswith("..") and not text.startswith("../"):
-        return text.lstrip(".")
-    return text
 
 
 def _is_path(text: str) -> bool:
@@ -130,20 +114,16 @@ def _is_path(text: str) -> bool:
     return text.startswith(("./", "../", "~/")) or text.count("/") > 1 or bool(_NO_PROSE.search(text))
 
 
-def _first_part(text: str) -> tuple[Kind, str] | None:
-    """Return the first identifier among joined words (``and/or``, ``HEAD~1``)."""
-    for part in _PART.findall(text):
-        if _is_identifier(part):
-            return "identifier", part
-    return None
-
-
 def _kind_of_name(text: str) -> Kind | None:
     if text.isascii() and (kind := _kind_of_code(text)) is not None:
         return kind
     if (file := _FILE_NAME.fullmatch(text)) is not None and file[1].lower() in _EXTENSIONS:
         return "path"
-    return "identifier" if _is_identifier(text) or _is_dotted(text) else None
+    if _is_identifier(text):
+        return "identifier"
+    parts = text.split(".")
+    is_dotted = len(parts) > 1 and all(len(part) > 1 and _LETTER.match(part) for part in parts)
+    return "identifier" if is_dotted else None
 
 
 def _kind_of_code(text: str) -> Kind | None:
@@ -160,11 +140,6 @@ def _is_identifier(text: str) -> bool:
     if not _LETTER.search(text):
         return False
     return "_" in text.strip("_") or bool(_HUMP.search(text)) or any(char.isdigit() for char in text)
-
-
-def _is_dotted(text: str) -> bool:
-    parts = text.split(".")
-    return len(parts) > 1 and all(len(part) > 1 and _LETTER.match(part) for part in parts)
 
 
 # Sentences, errors and outcomes in a text, recognized by their form.
@@ -250,15 +225,9 @@ def sentences(text: str) -> Iterator[str]:
         if line.lstrip().startswith(FENCES):
             is_code = not is_code
         elif not is_code and not _TAG.fullmatch(line):
-            yield from _sentences_of_line(line)
-
-
-def _sentences_of_line(line: str) -> Iterator[str]:
-    mark = LIST_MARK.match(line)
-    for sentence in _SENTENCE_END.split(line[mark.end() :] if mark else line):
-        shown = readable(sentence)
-        if any(char.isalnum() for char in shown):
-            yield shown
+            mark = LIST_MARK.match(line)
+            shown = map(readable, _SENTENCE_END.split(line[mark.end() :] if mark else line))
+            yield from (sentence for sentence in shown if any(map(str.isalnum, sentence)))
 
 
 def says_error(text: str) -> bool:

@@ -38,14 +38,8 @@ def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens:
     of them must not hold all later messages in the context. Those of the model's newest message are kept in any case,
     since their results are coming in.
 
-    Args:
-        messages: Views of the messages behind the prefix, in order.
-        counts: Tokens of each.
-        max_kept_tokens: Tokens that the kept messages may take together.
-        at_least: How many must be archived, because they already are.
-
-    Returns:
-        The plan; its cut is 0 if no message may be archived.
+    *messages* are those behind the prefix, and *counts* their tokens. *at_least* must be archived, because they already
+    are. The cut is 0 if no message may be archived.
     """
     archived_tokens = [0, *accumulate(counts)]
     total_tokens = archived_tokens[-1]
@@ -80,9 +74,7 @@ def legal_cut_before(messages: Sequence[Message], position: int) -> int:
 def legal_cuts(messages: Sequence[Message], *, hold_pending: bool = True) -> list[int]:
     """Return how many of the oldest messages may be archived, ascending; never all messages.
 
-    Args:
-        messages: Views in order.
-        hold_pending: Keep calls without a result while one may still come, that is, until a user speaks.
+    With *hold_pending*, a call without a result is kept while one may still come, that is, until a user speaks.
     """
     spans = pair_spans(messages)
     if hold_pending:

@@ -149,15 +149,10 @@ _GENERAL: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class StatusClaim:
-    """A statement on the outcome of checks.
+    """A statement on the outcome of checks, that they pass or that they fail; *end* is its end in the text.
 
-    Attributes:
-        text: Its words.
-        end: Its end in the text.
-        passes: It says that they pass, else that they fail.
-        is_past: It says so of an earlier run.
-        kinds: What is checked: keys of `_NOUNS`.
-        names: Commands, programs, paths and other words; a check that is meant has one of each group in its command.
+    *kinds* says what is checked, by keys of `_NOUNS`. *names* has commands, programs, paths and other words; a check
+    that is meant has one of each group in its command.
     """
 
     text: str
@@ -195,9 +190,7 @@ def contradicted(text: str, work: WorkState) -> Iterator[tuple[StatusClaim, Chec
 def with_checked_status(draft: Draft, work: WorkState | None) -> tuple[Draft, tuple[str, ...]]:
     """Return *draft* with marks behind the claims that the last run contradicts, and these claims with the marks.
 
-    Args:
-        draft: A summarizer's. What comes next is no status: a field `next_steps` is not read.
-        work: The state of the work; None: nothing is known.
+    Plans are no status: a field `next_steps` is not read. Without *work* nothing is known.
     """
     if work is None or not work.checks:
         return draft, ()
@@ -212,9 +205,7 @@ def with_checked_status(draft: Draft, work: WorkState | None) -> tuple[Draft, tu
 def with_status_marks(text: str, work: WorkState) -> tuple[str, tuple[str, ...]]:
     """Return *text* with what the last run said behind each claim that it contradicts, and these claims.
 
-    Args:
-        text: A field of a summary. Marks in it are replaced, since a later run may have said something else.
-        work: The state of the work.
+    Old marks are replaced, since a later run may have said something else.
     """
     plain = STATUS_MARK.sub("", text)
     pieces: list[str] = []
@@ -262,9 +253,7 @@ def _claim_form(text: str, work: WorkState) -> re.Pattern[str]:
 
 def _claims_of(line: str, claim_form: re.Pattern[str], work: WorkState) -> Iterator[StatusClaim]:
     for found in claim_form.finditer(line):
-        borders = [0, *(border.end() for border in _SENTENCE_BORDER.finditer(line)), len(line) + 1]
-        start = max(border for border in borders if border <= found.start())
-        end = min(border for border in borders if border >= found.end())
+        start, end = _range_around(found, line, _SENTENCE_BORDER)
         before, behind = line[start : found.start()], line[found.end() : end]
         if found["passes_4"] or found["passes_5"]:
             before = _SO.sub("", before)
@@ -275,6 +264,12 @@ def _claims_of(line: str, claim_form: re.Pattern[str], work: WorkState) -> Itera
         is_past = found["passed"] is not None or bool(_EARLIER.search(before))
         names = tuple(_names(line, found, what, work))
         yield StatusClaim(found[0], found.end(), found["fails"] is None, is_past, kinds, names)
+
+
+def _range_around(found: re.Match[str], line: str, border: re.Pattern[str]) -> tuple[int, int]:
+    """Return start and end of the part of *line* between borders that *found* is in."""
+    borders = [0, *(match.end() for match in border.finditer(line)), len(line) + 1]
+    return max(at for at in borders if at <= found.start()), min(at for at in borders if at >= found.end())
 
 
 def _kinds(what: str) -> Iterator[str]:
@@ -293,9 +288,7 @@ def _names(line: str, found: re.Match[str], what: str, work: WorkState) -> Itera
 
     A word that restricts the claim is a name, too: no command has the word of "the new tests pass".
     """
-    borders = [0, *(border.end() for border in _CLAUSE_BORDER.finditer(line)), len(line) + 1]
-    start = max(border for border in borders if border <= found.start())
-    end = min(border for border in borders if border >= found.end())
+    start, end = _range_around(found, line, _CLAUSE_BORDER)
     clause = line[start:end]
     spans = set(_SPAN.findall(clause))
     exact = {one.text for one in mentions(_SPAN.sub(" ", clause)) if one.kind in {"path", "identifier"}}

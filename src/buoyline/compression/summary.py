@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.work_state import WorkState, work_state_from
 from buoyline.errors import SummaryError
@@ -20,6 +19,28 @@ FEW_STRINGS: Final = 40
 
 FIELDS = ("task_overview", "current_state", "important_discoveries", "next_steps", "context_to_preserve")
 """The five fields of a summary, in reading order. Source: AgentScope's `ContextConfig`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultExcerpt:
+    """The lines of an offloaded tool result that its stub shows.
+
+    Attributes:
+        path: File whose lines are counted, relative to the session's directory; empty without files.
+        lines: Number and text of each line, in order; empty for a stub without a preview.
+        stub: Text of the stub, which tells its block from the others of the result.
+        whole: Lines of the file from the first on, as many as were read; empty if it was not read.
+    """
+
+    path: str
+    lines: tuple[tuple[int, str], ...]
+    stub: str = ""
+    whole: tuple[str, ...] = ()
+
+    @property
+    def numbered(self) -> tuple[tuple[int, str], ...]:
+        """All known lines in order: those that were read, then other lines of the stub."""
+        return (*enumerate(self.whole, 1), *(line for line in self.lines if line[0] > len(self.whole)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +98,9 @@ class Fact:
 
 
 class BatchReference(NamedTuple):
-    """Messages that an offloader without line ranges took in one call.
+    """Messages that an offloader without line ranges took in one call, by session index, and its answer.
 
-    Attributes:
-        first: Session index of the first message.
-        end: Session index behind the last one.
-        reference: The offloader's answer.
+    *end* is behind the last message.
     """
 
     first: int
@@ -370,11 +388,8 @@ class SummaryVerified:
 class SummaryFellBack:
     """A summarizer failed, and the extractive one takes over: nothing is lost, and the text is drier.
 
-    Attributes:
-        messages: Session index of the first message, and behind the last.
-        summarizer: Name of the one that failed.
-        reason: Why, in words.
-        source_tokens: Of the messages.
+    *messages* has the session index of the first message, and behind the last; *source_tokens* are theirs. *summarizer*
+    is the one that failed.
     """
 
     messages: tuple[int, int]
@@ -387,13 +402,9 @@ class SummaryFellBack:
 class SummarySqueezed:
     """A summary has less room than the one that it replaces, and omits some of its facts.
 
-    Those facts are kept beside the summary, and the next summary says them if there is room.
-
-    Attributes:
-        messages: Session index of the first summarized message, and behind the last.
-        facts: How many facts the last summary said.
-        unsaid: How many of them this one omits.
-        max_tokens: Of its fields together.
+    The last summary said so many *facts*, and this one, whose fields may take *max_tokens* together, omits *unsaid* of
+    them. Those are kept beside the summary, and the next summary says them if there is room. *messages* has the session
+    index of the first summarized message, and behind the last.
     """
 
     messages: tuple[int, int]

@@ -25,7 +25,7 @@ class ArchiveLocation:
 
     Attributes:
         first: Session index of the first message.
-        end: Session index behind the last one.
+        end: Behind the last one.
         reference: The offloader's answer; empty if the messages are gone.
         transcript: Absolute path of the text whose lines pointers count; empty without one.
         transcript_name: How pointers name it.
@@ -62,12 +62,7 @@ class ArchiveLocation:
         return 1 <= pointer.start <= pointer.end <= last_line or pointer in self.carried
 
     def with_results(self, results: Mapping[str, int], previous: Draft | None) -> "ArchiveLocation":
-        """Return the location with files of results, and with the pointers and batches of the replaced summary.
-
-        Args:
-            results: Number of lines of each result file.
-            previous: The replaced draft; None if there is none.
-        """
+        """Return the location with the number of lines of result files, and with all that *previous* could cite."""
         if previous is None:
             return replace(self, results=results)
         held = (pointer for item in previous.items for pointer in item.pointers)

@@ -12,9 +12,7 @@ _LEAST_KEPT_TOKENS = 4_000
 class Limits(NamedTuple):
     """The limits of a context, in tokens.
 
-    Attributes:
-        trigger: Context and answer together: above that, the context is compacted.
-        kept: What the newest messages may take after a compaction.
+    If context and answer exceed *trigger* together, the context is compacted; then the newest messages may take *kept*.
     """
 
     trigger: float

@@ -92,8 +92,8 @@ class RepositoryState:
         branch: Empty if it was never named.
         commits: Hash and subject of each commit of this session, in order.
         pushed: Hash or branch of the last push.
-        last_commit: Session index of the last commit; -1 without one.
-        last_push: The same of the last push.
+        last_commit: Session index; -1 without one.
+        last_push: The same.
         pointers: Lines of the results that named the branch and the newest commits.
     """
 
@@ -110,8 +110,8 @@ class PlanItem:
     """An entry of the agent's plan, or of the user's list.
 
     Attributes:
-        text: As it was written.
-        status: The same; "open" or "done" if the list has none.
+        text: As it was written, like the status.
+        status: "open" or "done" if the list has none.
         is_done: Whether that status means that nothing is left to do.
         last: Session index of the call that set it.
         pointers: Lines of the call that named the entry.

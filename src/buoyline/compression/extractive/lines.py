@@ -12,10 +12,9 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from buoyline.compression.citations import CUT
-from buoyline.compression.excerpts import ResultExcerpt
 from buoyline.compression.identifiers import readable
 from buoyline.compression.pointers import Pointer
-from buoyline.compression.summary import SourceMessage
+from buoyline.compression.summary import ResultExcerpt, SourceMessage
 from buoyline.previews.source import CONTINUED
 
 # Find the lines of a message that hold certain words, to cite these and not the whole message.
