@@ -54,6 +54,15 @@ def quarters(text: str) -> int:
     return len(text) // 4
 
 
+async def test_a_compressor_takes_any_counter_and_refuses_what_cannot_count() -> None:
+    found = await Compressor(None, counter=quarters).compress("s1", conversation(40), size=4000)
+    assert found is not None
+    assert found.summary.tokens == quarters(found.summary.text)
+    for wrong in (5, "gpt-4o", 0):
+        with pytest.raises(ConfigError, match=r"counter: .* cannot count tokens; pass an object with count\(text\)"):
+            Compressor(None, counter=cast("Any", wrong))
+
+
 @pytest.mark.parametrize("counter", [default_counter(), HeuristicCounter(), quarters])
 @pytest.mark.parametrize("summary_tokens", [300, 600, 1200])
 async def test_a_summary_keeps_to_its_tokens_whatever_counts_them(

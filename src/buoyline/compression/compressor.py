@@ -53,7 +53,7 @@ from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import previewed_lines
 from buoyline.offloader.transcript import is_reference_line
 from buoyline.previews.layout import PreviewLine
-from buoyline.tokens import TextCounter, default_counter
+from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.messages import count_message
 
 # Facts beside a summary that a model or a function wrote.
@@ -302,7 +302,7 @@ class Compressor:
         offloader: Offloader | None,
         *,
         config: ContextConfig | None = None,
-        counter: TextCounter | None = None,
+        counter: TokenCounter | Callable[[str], int] | None = None,
         summarizer: Summarizer | SummaryFunction | None = None,
         on_event: OnSummaryEvent | None = None,
     ) -> None:
@@ -311,19 +311,22 @@ class Compressor:
         Args:
             offloader: Archives the messages; None drops them.
             config: Default: `ContextConfig()`.
-            counter: Default: exact, for ``o200k_base``.
+            counter: An object with ``count(text)``, or a function. Default: exact, for ``o200k_base``.
             summarizer: Writes summaries: a `Summarizer`, or an async function that takes a `SummaryRequest` and
                 returns a text, a mapping of fields or a `Draft`. Default: the extractive one, which needs no model and
                 is also the fallback.
             on_event: Called for each verified summary and each summarizer that failed.
 
         Raises:
-            ConfigError: *summarizer* is neither, or *config* is no `ContextConfig` of buoyline.
+            ConfigError: *summarizer* is neither, *counter* cannot count, or *config* is no `ContextConfig` of buoyline.
         """
         self._offloader = offloader
         self._abilities: Abilities = abilities_of(offloader)
         self._config = config_of(config)
-        self._counter = counter or default_counter()
+        try:
+            self._counter = default_counter() if counter is None else as_text_counter(counter)
+        except TypeError as error:
+            raise ConfigError("counter", str(error)) from error
         self._fallback = Extractive()
         self._summarizer: Summarizer = self._fallback if summarizer is None else summarizer_from(summarizer)
         self._emit: OnSummaryEvent = on_event or (lambda _: None)
