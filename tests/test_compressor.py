@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from buoyline import Compressor, ContextConfig, Draft, LocalWorkspace, SummaryRequest
+from buoyline import Compressor, ContextConfig, ContextWindow, Draft, LocalWorkspace, SummaryRequest
 from buoyline.errors import ConfigError, MessageError
 from buoyline.tokens import HeuristicCounter, TextCounter, as_text_counter, default_counter
 
@@ -61,6 +61,21 @@ async def test_a_compressor_takes_any_counter_and_refuses_what_cannot_count() ->
     for wrong in (5, "gpt-4o", 0):
         with pytest.raises(ConfigError, match=r"counter: .* cannot count tokens; pass an object with count\(text\)"):
             Compressor(None, counter=cast("Any", wrong))
+
+
+async def test_a_focus_that_is_no_text_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    compressor = Compressor(LocalWorkspace(tmp_path, durability="off"))
+    with pytest.raises(ConfigError, match="focus: must be a text that says what to keep, not int"):
+        await compressor.compress("s1", conversation(40), size=4000, focus=cast("Any", 5))
+    assert not (tmp_path / "sessions/s1").exists()
+
+    window = ContextWindow(size=4000, session_id="s1", offloader=LocalWorkspace(tmp_path, durability="off"))
+    for message in conversation(20):
+        await window.add(message)
+    await window.prepare()
+    with pytest.raises(ConfigError, match="focus: must be a text"):
+        await window.compress(force=True, focus=cast("Any", 5))
+    assert await window.compress(force=True, focus="tickets") is not None
 
 
 @pytest.mark.parametrize("counter", [default_counter(), HeuristicCounter(), quarters])

@@ -17,7 +17,7 @@ from buoyline.compression.citations import (
     verified_claims,
     with_checked_citations,
 )
-from buoyline.compression.config import ContextConfig, config_of, require_size
+from buoyline.compression.config import ContextConfig, config_of, require_focus, require_size
 from buoyline.compression.extractive.conversation import Conversation
 from buoyline.compression.extractive.summarizer import Extractive, carried, conversation_of, extract, with_state
 from buoyline.compression.identifiers import WORD
@@ -377,11 +377,12 @@ class Compressor:
             None if no message may be archived.
 
         Raises:
-            ConfigError: *size* or *config* is invalid; nothing was written.
+            ConfigError: *size*, *config* or *focus* is invalid; nothing was written.
             MessageError: One of *messages* is no message; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
         settings, size = self._settings(config), require_size(size)
+        require_focus(focus)
         views = [detect(message).view(message) for message in messages]
         counts = [count_message(view, self._counter) for view in views]
         cut = self.plan(views, counts, settings, size=size).cut
@@ -454,8 +455,12 @@ class Compressor:
             focus: What to keep above all, in words.
             use_model: False: use the extractive summarizer even if another was given.
             agent: The agent's own request; dropped if the workspace redacts, since its messages are as they came.
+
+        Raises:
+            ConfigError: *focus* is no text.
         """
         settings = self._settings(config)
+        require_focus(focus)
         location = location.with_results(lines_of_files(span.stubs.values()), previous)
         redactor, views = self._abilities.redactor, span.views()
         if redactor is not None:

@@ -212,6 +212,12 @@ def require_size(size: object) -> int:
     return size
 
 
+def require_focus(focus: object) -> None:
+    """Raise `ConfigError` if *focus*, what a summary keeps above all, is neither a text nor empty or None."""
+    if focus and not isinstance(focus, str):
+        raise ConfigError("focus", f"must be a text that says what to keep, not {type(focus).__name__}")
+
+
 def config_of(config: object) -> ContextConfig:
     """Return *config*, or the default for None.
 
