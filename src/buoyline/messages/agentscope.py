@@ -132,9 +132,18 @@ class AgentScope(Dialect):
     def with_content(self, message: Any, blocks: Blocks) -> Any:
         """Return a copy of *message* whose content consists of *blocks*; a text that replaces a hint is a hint."""
         content = list(_field(message, "content"))
-        places = _places(content)
+        # For each part of the view, the number of its block, and its number within the block.
+        places: list[tuple[int, int]] = []
+        for place, block in enumerate(content):
+            hint = _field(block, "hint") if _field(block, "type") == "hint" else None
+            places += [(place, inner) for inner in range(len(hint) if is_array(hint) else 1)]
         chosen: dict[int, list[tuple[int, str | int]]] = {place: [] for place, _ in places}
-        for (place, inner), block in _placed(places, blocks):
+        # A new text takes the place of the next part that is not kept.
+        kept, last = {block for block in blocks if isinstance(block, int)}, -1
+        for block in blocks if places else ():
+            free = (number for number in range(last + 1, len(places)) if number not in kept)
+            last = block if isinstance(block, int) else next(free, max(last, 0))
+            place, inner = places[last]
             chosen[place].append((inner, block))
         made = [new for place, old in enumerate(content) for new in _made(old, chosen.get(place))]
         added = [] if places else [_said(message, block) for block in blocks if isinstance(block, str)]
@@ -296,24 +305,6 @@ def _with_output(result: Any, blocks: Blocks) -> Any:
     replaced = iter([block for number, block in enumerate(old) if number not in blocks])
     made = [_said(next(replaced, result), block) if isinstance(block, str) else old[block] for block in blocks]
     return _changed(result, "output", made)
-
-
-def _places(content: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return for each part of the view the number of its block, and its number within the block."""
-    found: list[tuple[int, int]] = []
-    for place, block in enumerate(content):
-        hint = _field(block, "hint") if _field(block, "type") == "hint" else None
-        found += [(place, inner) for inner in range(len(hint) if is_array(hint) else 1)]
-    return found
-
-
-def _placed(places: Sequence[tuple[int, int]], blocks: Blocks) -> Iterator[tuple[tuple[int, int], str | int]]:
-    """Yield *blocks* with their places: a new text takes the place of the next part that is not kept."""
-    kept, last = {block for block in blocks if isinstance(block, int)}, -1
-    for block in blocks if places else ():
-        free = (number for number in range(last + 1, len(places)) if number not in kept)
-        last = block if isinstance(block, int) else next(free, max(last, 0))
-        yield places[last], block
 
 
 def _made(block: Any, chosen: Sequence[tuple[int, str | int]] | None) -> list[Any]:

@@ -70,7 +70,14 @@ def convert(messages: Sequence[Any], to: str, from_: str | Sequence[str] | None 
         known = ", ".join(dialect_names())
         raise ConfigError("to", f"{to!r} is no dialect to convert to; choose one of {known}")
     target = dialect_named(to)
-    dialects = _dialects(messages, from_)
+    if from_ is None:
+        dialects = [_numbered(number, partial(detect, message)) for number, message in enumerate(messages)]
+    elif isinstance(from_, str):
+        dialects = [dialect_named(from_)] * len(messages)
+    elif len(from_) == len(messages):
+        dialects = [dialect_named(name) for name in from_]
+    else:
+        raise ConfigError("from_", f"{len(from_)} dialects for {len(messages)} messages; name one for each, or one")
     own = {number for number, dialect in enumerate(dialects) if dialect.name == to}
     read = [_read(message, dialects[number], Losses(to, number)) for number, message in enumerate(messages)]
     losses, system = Losses(to), ""
@@ -95,16 +102,6 @@ def convert(messages: Sequence[Any], to: str, from_: str | Sequence[str] | None 
             made += target.write(group, losses.at(number))
     of_reading = [loss for number, (_, lost) in enumerate(read) if number not in kept for loss in lost.found]
     return Converted(made, tuple(sorted([*of_reading, *losses.found], key=lambda loss: loss.message)), system)
-
-
-def _dialects(messages: Sequence[Any], from_: str | Sequence[str] | None) -> Sequence[Dialect]:
-    if isinstance(from_, str):
-        return [dialect_named(from_)] * len(messages)
-    if from_ is None:
-        return [_numbered(number, partial(detect, message)) for number, message in enumerate(messages)]
-    if len(from_) != len(messages):
-        raise ConfigError("from_", f"{len(from_)} dialects for {len(messages)} messages; name one for each, or one")
-    return [dialect_named(name) for name in from_]
 
 
 def _read(message: Any, dialect: Dialect, losses: Losses) -> tuple[list[Turn], Losses]:

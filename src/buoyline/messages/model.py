@@ -71,11 +71,11 @@ class Media:
 
     Attributes:
         kind: ``"image"``, ``"audio"``, ``"document"``, ``"video"`` or the block's own type.
-        media_type: IANA media type such as ``"image/png"``; empty if the block names none.
-        size_bytes: Decoded size; 0 if the block only refers to the payload.
+        media_type: Such as ``"image/png"``; empty if the block names none.
+        size_bytes: Decoded; 0 if the block only refers to the payload.
         source: URL, file id or workspace reference; empty if the message holds the payload.
         name: File name or title; may be empty.
-        payload: The decoded bytes, or their base64; None if the block only refers to them. Equality ignores it.
+        payload: None if the block only refers to it. Equality ignores it.
     """
 
     kind: str
