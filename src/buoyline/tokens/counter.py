@@ -122,21 +122,13 @@ class BisectingCounter:
 
         It takes at most 2·log2(len(text)) + 3 counts, of prefixes no longer than twice the result or 4
         characters per token, and of the whole text if that is hardly longer, so a slow counter does not count
-        all of a long text. If even the empty text has more than *max_tokens* tokens, the prefix is empty.
-
-        Raises:
-            TypeError: The counter returned no whole number.
-            ValueError: *max_tokens* is negative, or the counter returned a negative number.
+        all of a long text. If even the empty text has more than *max_tokens* tokens, the prefix is empty. Errors are
+        those of `count`, and `ValueError` for a negative *max_tokens*.
         """
         return text[: self._longest(text, max_tokens, lambda chars: text[:chars])]
 
     def tail(self, text: str, max_tokens: int) -> str:
-        """Return a suffix of *text* that has been counted; the counterpart of `head`, with the same number of counts.
-
-        Raises:
-            TypeError: The counter returned no whole number.
-            ValueError: *max_tokens* is negative, or the counter returned a negative number.
-        """
+        """Return a suffix of *text* that has been counted; the counts and errors are those of `head`."""
         return text[len(text) - self._longest(text, max_tokens, lambda chars: text[len(text) - chars :]) :]
 
     def _longest(self, text: str, max_tokens: int, part: Callable[[int], str]) -> int:
@@ -173,11 +165,7 @@ def halve(fits: Callable[[int], bool], fitting: int, too_long: int) -> int:
 
 
 def _whole_number(answer: object) -> int:
-    """Return *answer* as an int; numpy's integers are accepted.
-
-    Raises:
-        TypeError: It is not a whole number, such as a float or a coroutine.
-    """
+    """Return *answer* as an int, also one of numpy's; raise `TypeError` for a float, a coroutine and the like."""
     if isinstance(answer, SupportsIndex):
         return operator.index(answer)
     hint = "return a whole number"
@@ -240,21 +228,15 @@ class HeuristicCounter:
         return self.count(text) > max_tokens
 
     def head(self, text: str, max_tokens: int) -> str:
-        """Return the longest prefix of *text* whose estimate is at most *max_tokens*.
-
-        Raises:
-            ValueError: *max_tokens* is negative.
-        """
+        """Return the longest prefix of *text* whose estimate is at most *max_tokens*; errors as in `TextCounter`."""
         require_token_limit(max_tokens)
         return text[: max_tokens * self._rate(text)]
 
     def tail(self, text: str, max_tokens: int) -> str:
         """Return a suffix of *text* whose estimate is at most *max_tokens*, at the rate of the whole text.
 
-        If it would begin with a bracket, and so count as JSON, it begins behind the bracket.
-
-        Raises:
-            ValueError: *max_tokens* is negative.
+        If it would begin with a bracket, and so count as JSON, it begins behind the bracket. Errors are those of
+        `TextCounter`.
         """
         require_token_limit(max_tokens)
         kept = min(len(text), max_tokens * self._rate(text))

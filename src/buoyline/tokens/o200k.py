@@ -22,7 +22,7 @@ a million blanks.
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -189,15 +189,15 @@ _LONGEST_CHAR_BYTES = 4
 class O200kCounter:
     """Count the tokens of o200k_base, the vocabulary of GPT-4o and later OpenAI models.
 
-    The counts are those of ``len(tiktoken.get_encoding("o200k_base").encode_ordinary(text))``: text that
-    spells a special token, such as ``<|endoftext|>``, is ordinary text, as it is in a tool result;
-    surrogates are paired up if possible, and each lone one counts as U+FFFD. A count may differ only for a run of
-    more than 65,280 characters that the vocabulary treats as one piece, by the figures at `MAX_CHUNK_CHARS`;
-    the same text still has the same count, and `exceeds`, `head` and `tail` agree with it.
+    The counts are those of ``len(tiktoken.get_encoding("o200k_base").encode_ordinary(text))``: text that spells a
+    special token, such as ``<|endoftext|>``, is ordinary text; surrogates are paired up if possible, and each lone one
+    counts as U+FFFD. A count may differ only for a run of more than 65,280 characters that the vocabulary treats as one
+    piece, by the figures at `MAX_CHUNK_CHARS`; the same text still has the same count, and `exceeds`, `head` and `tail`
+    agree with it.
 
-    Texts are counted in chunks, so memory stays flat and a decision reads no more of a text than `max_tokens`
-    tokens. An instance holds no state and several threads may use it; tiktoken releases the interpreter
-    lock while it counts.
+    Memory stays flat, and a decision reads no more of a text than *max_tokens* tokens. An instance holds no state and
+    several threads may use it; tiktoken releases the interpreter lock while it counts. Each method raises
+    `CorruptError` if the vocabulary of the installed package is damaged; other errors are those of `TextCounter`.
     """
 
     def __init__(self, *, chunk_chars: int = CHUNK_CHARS, max_chunk_chars: int = MAX_CHUNK_CHARS) -> None:
@@ -209,11 +209,7 @@ class O200kCounter:
         self._chunker = Chunker(chunk_chars, max_chunk_chars)
 
     def count(self, text: str) -> int:
-        """Return the number of tokens in *text*.
-
-        Raises:
-            CorruptError: The vocabulary of the installed package is damaged.
-        """
+        """Return the number of tokens in *text*."""
         return sum(_count(text[chunk.start : chunk.end]) for chunk in self._chunker.forward(text))
 
     def exceeds(self, text: str, max_tokens: int) -> bool:
@@ -221,9 +217,6 @@ class O200kCounter:
 
         The length alone decides for most texts, which are far from the limit; other texts are counted only until
         the answer is known.
-
-        Raises:
-            CorruptError: The vocabulary of the installed package is damaged.
         """
         left = max_tokens
         for chunk in self._chunker.forward(text):
@@ -238,10 +231,6 @@ class O200kCounter:
 
         It ends at the end of a token, or before a character that the last token holds only a part of. About
         one text in a hundred gets a token or two less, because the cut changes how it splits.
-
-        Raises:
-            ValueError: *max_tokens* is negative.
-            CorruptError: The vocabulary of the installed package is damaged.
         """
         require_token_limit(max_tokens)
         if _exceeds_by_length(text, max_tokens) is False:
@@ -252,45 +241,44 @@ class O200kCounter:
         # The text before the chunk needs no recount, even after an unsafe cut: a prefix has the same chunks.
         start, end = overflow.chunk.start, overflow.chunk.end
         cut = start + _spelled_chars(text[start:end], overflow.tokens, slice(overflow.kept))
-        return text[:start] + self._shrink(text[start:cut], overflow.kept, _first)
+        return text[:start] + self._shrink(text[start:cut], overflow.kept)
 
     def tail(self, text: str, max_tokens: int) -> str:
         """Return the suffix of *text* that its last *max_tokens* tokens spell.
 
         It starts at the start of a token, or after a character that the first token holds only a part of. Like
         the prefix of `head`, it may be a token or two short.
-
-        Raises:
-            ValueError: *max_tokens* is negative.
-            CorruptError: The vocabulary of the installed package is damaged.
         """
         require_token_limit(max_tokens)
         if not self.exceeds(text, max_tokens):
             return text
         overflow = _find_overflow(text, self._chunker.backward(text), max_tokens)
         if overflow is None:  # unsafe cuts at other places than forward give a count just within the limit
-            return self._shrink(text, max_tokens, _last)
+            return self._shrink(text, max_tokens, at_end=True)
         start, end = overflow.chunk.start, overflow.chunk.end
         dropped = len(overflow.tokens) - overflow.kept
         cut = end - _spelled_chars(text[start:end], overflow.tokens, slice(dropped, None))
         if not overflow.is_safe:
-            return self._shrink(text[cut:], max_tokens, _last)
-        return self._shrink(text[cut:end], overflow.kept, _last) + text[end:]
+            return self._shrink(text[cut:], max_tokens, at_end=True)
+        return self._shrink(text[cut:end], overflow.kept, at_end=True) + text[end:]
 
-    def _shrink(self, part: str, max_tokens: int, keep: Callable[[str, int], str]) -> str:
-        """Return as much of *part* as has at most *max_tokens* tokens.
+    def _shrink(self, part: str, max_tokens: int, *, at_end: bool = False) -> str:
+        """Return as much of the beginning or end of *part* as has at most *max_tokens* tokens.
 
         That is usually all of it, or one token less, so the search begins next to the whole.
         """
 
+        def kept(chars: int) -> str:
+            return part[len(part) - chars :] if at_end else part[:chars]
+
         def fits(chars: int) -> bool:
-            return self.count(keep(part, chars)) <= max_tokens
+            return self.count(kept(chars)) <= max_tokens
 
         too_long, step = len(part) + 1, 0
         while not fits(len(part) - step):
             too_long = len(part) - step
             step = min(max(1, 2 * step), len(part))
-        return keep(part, halve(fits, len(part) - step, too_long))
+        return kept(halve(fits, len(part) - step, too_long))
 
 
 class _Overflow(NamedTuple):
@@ -359,14 +347,6 @@ def _encode(chunk: str) -> list[int]:
 def _count(chunk: str) -> int:
     """Return the number of tokens in *chunk*: before one model call, a new result is counted about five times."""
     return len(_encode(chunk))
-
-
-def _first(part: str, chars: int) -> str:
-    return part[:chars]
-
-
-def _last(part: str, chars: int) -> str:
-    return part[len(part) - chars :]
 
 
 _SHARED = O200kCounter()
