@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -52,7 +52,6 @@ from buoyline.offloader import Abilities, Offloader, ResultStreams, StoredResult
 from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import previewed_lines
 from buoyline.offloader.transcript import is_reference_line
-from buoyline.previews.layout import PreviewLine
 from buoyline.tokens import TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.messages import count_message
 
@@ -145,25 +144,17 @@ def _excerpt_in(result: ToolResult, stubs: Mapping[str, StoredResult]) -> Result
         stored = stubs.get(part.text) if isinstance(part, Text) else None
         # The placeholder of an image or another blob shows no lines.
         if isinstance(part, Text) and stored is not None and not is_reference_line(part.text):
-            lines = tuple((line.number, _whole_words(line)) for line in previewed_lines(part.text))
-            return ResultExcerpt(counted_file(stored), lines, part.text)
+            lines: list[tuple[int, str]] = []
+            for line in previewed_lines(part.text):  # at a cut, without the word there, which may be half of one
+                shown = _FIRST_WORD.sub("", line.text) if line.column > 1 else line.text
+                lines.append((line.number, _LAST_WORD.sub("", shown) if line.cut_chars else shown))
+            return ResultExcerpt(counted_file(stored), tuple(lines), part.text)
     return None
-
-
-def lines_of_files(results: Iterable[StoredResult]) -> dict[str, int]:
-    """Return the number of lines of each file whose lines stubs number."""
-    return {name: stored.lines for stored in results if (name := counted_file(stored))}
 
 
 def counted_file(stored: StoredResult) -> str:
     """Return the file whose lines a stub numbers: the view if there is one; empty without files."""
     return re.split(r"[/\\]", stored.view)[-1] or stored.name
-
-
-def _whole_words(line: PreviewLine) -> str:
-    """Return the shown part of a line; at a cut, without the word there, which may be half of one."""
-    text = _FIRST_WORD.sub("", line.text) if line.column > 1 else line.text
-    return _LAST_WORD.sub("", text) if line.cut_chars else text
 
 
 # Offloaded tool results are read again for the summary, since previews lack much that is needed next.
@@ -461,7 +452,8 @@ class Compressor:
         """
         settings = self._settings(config)
         require_focus(focus)
-        location = location.with_results(lines_of_files(span.stubs.values()), previous)
+        files = {name: stored.lines for stored in span.stubs.values() if (name := counted_file(stored))}
+        location = location.with_results(files, previous)
         redactor, views = self._abilities.redactor, span.views()
         if redactor is not None:
             views = await redactor.redacted(views)

@@ -238,7 +238,11 @@ def says_error(text: str) -> bool:
 def error_lines(text: str) -> Iterator[str]:
     """Yield the lines of a tool's output that read like error messages and not like source code."""
     words = [word for word in _ERROR_WORDS if word in text]
-    for line in outer_lines(text) if words else ():
+    lines = text.splitlines() if words else []
+    if len(lines) > 2 * MAX_LINES:
+        lines = lines[:MAX_LINES] + lines[-MAX_LINES:]
+    for whole in lines:
+        line = whole[:MAX_LINE_CHARS]
         is_suspect = any(word in line for word in words)
         if is_suspect and says_error(line) and not _CODE.search(line) and _TWO_WORDS.search(shown := readable(line)):
             yield shown
@@ -260,13 +264,6 @@ def last_line(text: str) -> str:
         if any(char.isalnum() for char in shown):
             return shown
     return ""
-
-
-def outer_lines(text: str) -> Iterator[str]:
-    """Yield the first and the last lines of *text*, each cut to `MAX_LINE_CHARS`; all lines of a short text."""
-    lines = text.splitlines()
-    chosen = lines if len(lines) <= 2 * MAX_LINES else lines[:MAX_LINES] + lines[-MAX_LINES:]
-    return (line[:MAX_LINE_CHARS] for line in chosen)
 
 
 def outer_text(text: str) -> str:

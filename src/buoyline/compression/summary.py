@@ -45,11 +45,10 @@ class ResultExcerpt:
 
 @dataclass(frozen=True, slots=True)
 class SourceMessage:
-    """One archived message as a summarizer sees it.
+    """One archived message as a summarizer sees it, with its session index.
 
     Attributes:
-        index: Session index.
-        message: The view; an offloaded tool result reads as its stub.
+        message: An offloaded tool result reads as its stub.
         pointer: Its lines in the transcript; None with an offloader that knows no lines.
         excerpts: The stub's lines for each of its tool results, None for a whole one; empty if all are whole.
         lines: The transcript's lines that *pointer* names, so that some of them can be cited; empty if not known, and
@@ -71,11 +70,10 @@ class Fact:
         field: The field of the summary that says it.
         kind: For example ``"request"``, ``"file"``, ``"error"``, ``"identifier"``.
         text: As in the summary, without its pointer.
-        pointer: Lines that back it, the first of several; None if there are none.
-        last_seen: Session index of the newest message that holds it.
-        count: How many messages hold it.
+        pointer: Lines that back it; None if there are none.
+        last_seen: Session index of the newest of the *count* messages that hold it.
         weight: How likely it is needed again; only comparable within a kind.
-        order: Position among the facts of one message, for reading in order.
+        order: Position among the facts of one message.
         also: Further lines that back it: a call and its result may be far apart or in two files.
         is_shown: The summary says it. If not, it lacked room, and the next summary may say it.
     """
@@ -115,7 +113,7 @@ class Draft:
     Attributes:
         summarizer: Its name, e.g. ``"extractive"``.
         fields: Text of each requested field; sentences cite the archive as ``[path:start-end]``.
-        pointers: Pointers in the text, in reading order, each once.
+        pointers: Those in the text, in reading order, each once.
         items: Facts for the next summary, most needed first; empty from most model summarizers.
         batches: Where all summarized messages are; empty if one transcript holds them. The compressor sets it.
         work: The state of the work behind the messages, which the next summary continues; None from most summarizers.
@@ -136,10 +134,9 @@ class AgentRequest:
     A request that begins with it is read from a provider's cache, if the agent's request of a moment ago is in it.
 
     Attributes:
-        model: Name of the agent's model; empty if it is not known.
+        model: Empty if it is not known.
         dialect: Of all messages.
-        system: System prompt, sent beside the messages; may be empty.
-        tools: Definitions of the tools.
+        system: Sent beside the messages; may be empty.
         messages: Native messages as they were handed out, in order: system messages and pins, the last summary, then
             those that are summarized.
         tokens: Of all that.
@@ -160,9 +157,8 @@ class SummaryRequest:
     Attributes:
         sources: The archived messages, in order; never empty.
         previous: The draft that is replaced; None the first time.
-        max_tokens: Of the text of all fields together.
-        counter: Counts those tokens.
-        fields: Names of the requested fields, in order.
+        max_tokens: Of the text of all fields together, by *counter*.
+        fields: Those requested, in order.
         focus: What the caller wants kept above all; may be empty.
         prompt: Instruction for a model.
         schema: JSON Schema of a model's answer.
@@ -226,7 +222,6 @@ class Summary:
     Attributes:
         number: Position among the session's summaries, from 1; 0 without a log.
         messages: Session index of the first replaced message, and behind the last.
-        draft: Fields, pointers and facts.
         unverified: Claims that were found nowhere, which the text marks; then claims of status with what the last run
             of the check said, which the text marks, too; then the citations that were removed, as ``path:start-end``,
             because their lines do not exist or do not back the sentence.
@@ -363,12 +358,11 @@ class SummaryVerified:
 
     Attributes:
         messages: Session index of the first summarized message, and behind the last.
-        summarizer: Name of its author, e.g. ``"extractive"``.
+        summarizer: Its author, e.g. ``"extractive"``.
         claims: How many distinct paths, identifiers, numbers and quoted errors it states.
         unverified: Those that the archive does not hold.
         pointers: How many places it cites; all of them exist.
         source_tokens: Of the messages.
-        tokens: Of the summary.
         facts: How many facts the last summary said.
         unsaid: How many of them still hold and are not in this one; it is chosen again which the next one says.
     """

@@ -36,8 +36,7 @@ class FileState:
         path: As the agent wrote it.
         operation: The strongest of what was done: a file that was read and then changed is changed.
         changes: How often it was changed; 0 if it was only read.
-        last: Session index of the newest such call.
-        pointers: Lines of that call.
+        last: Session index of the newest such call; the pointers are its lines.
         edit: The last change in one clause; empty if its form is not known.
         content: Where its newest content is; None if no result holds it.
         directory: Directory that a relative path was meant in, if the command entered one.
@@ -62,9 +61,7 @@ class CheckState:
             with the directory if the same command also checks another one.
         outcome: "ran" if its output says neither.
         line: The failing lines, or the line that counts what passed; may be empty.
-        last: Session index of the last run.
-        runs: How many there were.
-        pointers: Lines of the last run and its result.
+        last: Session index of the last of *runs*; the pointers are its lines and those of its result.
         failed_before: The failing lines of the last failure, if it passed since.
         changed_between: Files that were changed between that failure and the pass.
         directory: Directory that the last run entered first; empty if it entered none.
@@ -107,14 +104,13 @@ class RepositoryState:
 
 @dataclass(frozen=True, slots=True)
 class PlanItem:
-    """An entry of the agent's plan, or of the user's list.
+    """An entry of the agent's plan, or of the user's list; the pointers are lines of the call that named it.
 
     Attributes:
         text: As it was written, like the status.
         status: "open" or "done" if the list has none.
-        is_done: Whether that status means that nothing is left to do.
+        is_done: The status means that nothing is left to do.
         last: Session index of the call that set it.
-        pointers: Lines of the call that named the entry.
         key: Its id, if the tool takes one call for each entry; its number in a list of a message.
     """
 
@@ -128,13 +124,11 @@ class PlanItem:
 
 @dataclass(frozen=True, slots=True)
 class AwaitedCall:
-    """A call whose outcome is not known yet.
+    """A call whose outcome is not known yet, its session index and its lines.
 
     Attributes:
         text: The command, or the tool with its task.
         kind: "background" if it was started to run beside the work, "agent" if it gives a task to another agent.
-        last: Session index of the call.
-        pointers: Lines of the call.
         key: The id that a later result names.
     """
 
@@ -147,15 +141,13 @@ class AwaitedCall:
 
 @dataclass(frozen=True, slots=True)
 class QuestionState:
-    """A question of the agent to the user.
+    """A question of the agent to the user; the pointers are lines of both question and answer.
 
     Attributes:
-        text: As the agent asked it.
         last: Session index of the question, or of its answer.
         options: Lines that it offers, with their letters or numbers.
         answer: The user's words; empty while it is open.
         chosen: The options that the answer names.
-        pointers: Lines of the question and the answer.
         key: Id of the call that asked; empty if a message did.
     """
 
@@ -175,14 +167,13 @@ class WorkState:
     Attributes:
         files: By path, in the order of their first touch.
         checks: By command, in the order of their last run.
-        repository: Version control.
         plan: Entries of the newest plan, done and open, in its order.
         requested: Entries of the user's newest numbered list, ticked by the agent's later words.
         waiting: Calls without an outcome, oldest first.
         questions: The agent's questions to the user, open and answered, oldest first.
-        has_used_git: Whether a command asked or changed version control.
-        has_tool_plan: Whether the plan was set by calls: then lists in messages are no plans.
-        writes_calls: Whether the agent writes its calls as text.
+        has_used_git: A command asked or changed version control.
+        has_tool_plan: The plan was set by calls: then lists in messages are no plans.
+        writes_calls: The agent writes its calls as text.
         directory: The directory that the last command entered, if its path is absolute.
         end: Index behind the newest message that it covers.
     """

@@ -81,17 +81,7 @@ def fields_of(answer: object, request: SummaryRequest) -> dict[str, str]:
     Raises:
         Failure: The answer is empty, has another form, or lacks a field.
     """
-    if isinstance(answer, str):
-        if not answer.strip():
-            raise Failure(FailureKind.EMPTY, "the answer is empty")
-        found: object = _object_in(answer)
-        if found is None and _BROKEN_JSON.match(answer):
-            # Its keys look like headings, and the last field is likely cut.
-            raise Failure(FailureKind.MALFORMED, "the answer is a JSON object that is not whole or not valid")
-        if found is None:
-            found = sections(answer, request.fields)
-    else:
-        found = answer
+    found = _fields_in(answer, request.fields) if isinstance(answer, str) else answer
     if not is_object(found):
         start = answer if isinstance(answer, str) else type(answer).__name__
         start = start if len(start) <= _SHOWN_CHARS else start[:_SHOWN_CHARS] + "..."
@@ -103,6 +93,21 @@ def fields_of(answer: object, request: SummaryRequest) -> dict[str, str]:
     if not any(fields.values()):
         raise Failure(FailureKind.EMPTY, "every field of the answer is empty")
     return {name: text or NOTHING_NOTED for name, text in fields.items()}
+
+
+def _fields_in(text: str, names: Sequence[str]) -> Mapping[str, object] | None:
+    """Return the fields that *text* spells in JSON or under their names; None for free text.
+
+    Raises:
+        Failure: It is empty, or a broken JSON object.
+    """
+    if not text.strip():
+        raise Failure(FailureKind.EMPTY, "the answer is empty")
+    found = _object_in(text)
+    if found is None and _BROKEN_JSON.match(text):
+        # Its keys look like headings, and the last field is likely cut.
+        raise Failure(FailureKind.MALFORMED, "the answer is a JSON object that is not whole or not valid")
+    return sections(text, names) if found is None else found
 
 
 def sections(text: str, names: Sequence[str]) -> dict[str, str] | None:
@@ -168,8 +173,7 @@ def draft_of(answer: object, request: SummaryRequest, name: str) -> Draft:
     if isinstance(answer, Draft):
         return answer
     names = request.fields
-    is_formed = isinstance(answer, str) and (_object_in(answer) is not None or bool(_BROKEN_JSON.match(answer)))
-    if not isinstance(answer, str) or is_formed or sections(answer, names) is not None or not answer.strip():
+    if not isinstance(answer, str) or _fields_in(answer, names) is not None:
         return Draft(name, fields_of(answer, request))
     text = cleaned(answer)
     if not text:

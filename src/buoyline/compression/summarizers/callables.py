@@ -53,7 +53,6 @@ class Question:
     """One request to a model.
 
     Attributes:
-        prompt: What is asked.
         remarks: On the answers so far; they follow the prompt.
         schema: JSON Schema of the answer.
         is_plain: The prompt spells the schema: the answer is text, and the provider need not know the schema.
@@ -97,9 +96,6 @@ class ModelExchange:
 
     Attributes:
         name: Of the model.
-        request: What is asked.
-        send: Sends one request.
-        retries: Bounds.
         max_tokens: Of the request itself, remarks included.
         answer_tokens: Of the answer; its first value is the limit for all answers.
         is_plain: See `Question`.
