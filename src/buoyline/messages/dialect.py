@@ -268,7 +268,7 @@ def own_fields(message: object) -> Mapping[str, Any]:
     Raises:
         MessageError: *message* is neither a mapping with text keys nor a pydantic model.
     """
-    found = message if is_object(message) else model_fields(message)
+    found = fields(message)
     if found is None:
         raise MessageError(f"{type(message).__name__} is no message: expected an object with 'role' and 'content'")
     return found
@@ -319,10 +319,9 @@ def role_of(message: Mapping[str, Any]) -> Role:
     Raises:
         MessageError: It has no role, or an unknown one.
     """
-    role: Any = message.get("role")
     if not has_known_role(message):
-        raise MessageError(f"role {role!r} is not one of {', '.join(_ROLES)}")
-    return _ROLES[role]
+        raise MessageError(f"role {message.get('role')!r} is not one of {', '.join(_ROLES)}")
+    return _ROLES[message["role"]]
 
 
 def has_known_role(message: Mapping[str, Any]) -> bool:

@@ -317,9 +317,10 @@ def _written_results(turn: Turn, losses: Losses) -> Iterator[dict[str, Any]]:
         for part in texts:
             if isinstance(part, Json):
                 losses.note("JSON value of a result", "it is text now")
-        content = [_written_part(part, losses) for part in texts]
-        output = content if len(content) > 1 else content[0]["text"] if content else ""
-        yield {"role": "tool", "tool_call_id": result.call_id, **named, "content": output}
+        content: Any = [_written_part(part, losses) for part in texts]
+        if len(content) < 2:  # noqa: PLR2004 - one text needs no blocks
+            content = content[0]["text"] if content else ""
+        yield {"role": "tool", "tool_call_id": result.call_id, **named, "content": content}
         media = [part for part in result.parts if isinstance(part, Media)]
         if media:
             losses.note("media of a result", "a message of the user's behind it holds them")
