@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 from buoyline.previews.lines import FAR_CHARS
-from buoyline.previews.source import CONTINUED, visible
+from buoyline.previews.source import visible
 
 MUST_SHOW_WEIGHT = 80.0
 """From this weight on, other lines are cut shorter to make room for a line."""
@@ -30,12 +30,12 @@ class Finding:
     """A line that is more important than its neighbors.
 
     Attributes:
-        number: Line number, 1-based.
-        weight: Importance from 0 to 100; the preview takes the highest first.
+        number: 1-based.
+        weight: From 0 to 100; the preview takes the highest first.
         column: The character that the finding is about, 0-based.
         count: The number of lines of this kind, this one included.
         similar: The numbers of some of the other lines of this kind, ascending.
-        note: What is odd about the line, if the line does not say so itself.
+        note: Why the line is odd, if the line does not say so itself.
         word: For an error line, characters that find every line of its kind; else empty.
         form: For an error line, its words without values; a preview without room names lines of one form by number.
     """
@@ -73,7 +73,7 @@ class Digest:
     is_free: bool = False
 
     def __add__(self, other: "Digest") -> "Digest":
-        """Return both digests as one."""
+        """Return both digests as one; the facts of *self* come first."""
         return Digest(
             self.facts + other.facts,
             self.findings + other.findings,
@@ -124,22 +124,20 @@ def fact(text: str) -> str:
 
 
 def rows(label: str, items: Iterable[str], *, most: int = 3, chars: int = ROW_CHARS) -> list[str]:
-    """List *items* in rows, as many in each row as fit; the last row says how many are missing.
-
-    Args:
-        label: Begins each row.
-        items: The most important first; long items are cut in the middle.
-        most: Maximum number of rows.
-        chars: Maximum length of a row with more than one item.
+    """List *items*, the most important first, in at most *most* rows of *chars*; the last one counts the missing ones.
 
     Returns:
-        ``["Files: a :1, b :20", "Files, more: c :33; 12 more"]``; no rows without items.
+        ``["Files: a :1, b :20", "Files, more: c :33; 12 more"]``; no rows without items. Long items are cut in the
+        middle, and a row has at least one.
     """
     waiting = [shortened(item, _ITEM_CHARS) for item in items]
     found: list[str] = []
     while waiting and len(found) < most:
         head = f"{label}, more: " if found else f"{label}: "
-        taken = _fit_count(waiting, chars - len(head))
+        taken, width = 0, len(head)
+        while taken < len(waiting) and (not taken or width + len(waiting[taken]) <= chars):
+            width += len(waiting[taken]) + 2
+            taken += 1
         found.append(head + ", ".join(waiting[:taken]))
         del waiting[:taken]
     if waiting:
@@ -148,11 +146,7 @@ def rows(label: str, items: Iterable[str], *, most: int = 3, chars: int = ROW_CH
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """Return a number and what it counts.
-
-    >>> counted(1, "file"), counted(1200, "file"), counted(2, "directory", "directories")
-    ('1 file', '1,200 files', '2 directories')
-    """
+    """Return a number and its noun, such as ``"1,200 files"``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
@@ -190,11 +184,6 @@ def without_color(text: str) -> str:
     return _COLOUR.sub("", text) if "x1b[" in text or "\x1b[" in text else text
 
 
-def is_continued(line: str) -> bool:
-    """Check whether *line* continues the line above it, as a view wraps long lines."""
-    return line.startswith(CONTINUED)
-
-
 def share(part: int, whole: int) -> float:
     """Return *part* / *whole*, or 0 if *whole* is 0."""
     return part / whole if whole else 0.0
@@ -208,15 +197,6 @@ def common_folder(paths: Sequence[str]) -> str:
     length = next((place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     folder = first[: first.rfind("/", 0, length) + 1]
     return folder if 4 <= len(folder) <= _ITEM_CHARS else ""  # noqa: PLR2004 - "./" and "src/" cost no more than a word
-
-
-def _fit_count(items: Sequence[str], chars: int) -> int:
-    """Return how many items fit; at least one."""
-    for place, item in enumerate(items):
-        chars -= len(item) + 2
-        if chars < -2 and place:  # noqa: PLR2004 - the last one needs no comma
-            return place
-    return len(items)
 
 
 # Patterns that search many lines at once, in linear time for every input.
@@ -242,12 +222,12 @@ class LinearPattern:
     """
 
     def __init__(self, pattern: str) -> None:
-        """Keep *pattern* for the first use."""
+        """Wrap *pattern*."""
         self._pattern = pattern
 
     @cached_property
     def compiled(self) -> re.Pattern[bytes]:
-        """The compiled pattern."""
+        """Return the pattern, compiled by RE2."""
         re2: Any = importlib.import_module("re2")
         options = re2.Options()
         options.never_nl = True
@@ -276,5 +256,5 @@ def matches(pattern: LinearPattern, text: bytes, most: int) -> Iterator[PatternM
 
 
 def match_count(pattern: LinearPattern, text: bytes) -> int:
-    """Count the matches of *pattern* in *text*."""
+    """Return the number of matches of *pattern* in *text*."""
     return sum(1 for _ in pattern.compiled.finditer(text))

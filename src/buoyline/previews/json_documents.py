@@ -10,7 +10,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import accumulate, chain, islice
+from operator import getitem
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 from buoyline.previews.digest import Digest, Finding, fact, shortened_end
@@ -70,7 +72,7 @@ def value_offsets(document: str, places: Sequence[ValuePath]) -> dict[ValuePath,
 
     Args:
         document: Valid JSON, at least up to the places.
-        places: The keys and indexes from the root to each value; for repeated keys, the last one counts.
+        places: For repeated keys, the last one counts.
 
     Returns:
         The offset in characters of each place that exists.
@@ -98,6 +100,7 @@ def value_offsets(document: str, places: Sequence[ValuePath]) -> dict[ValuePath,
 
 
 def _loaded(document: str, at: int, levels: int, *, is_whole: bool = True) -> tuple[Any, int]:
+    """Return the value that begins at *at*, and its end; containers of the outermost *levels* are walked."""
     opening = document[at : at + 1]
     if not levels or opening not in {"{", "["}:
         return _scanned(document, at)
@@ -109,14 +112,11 @@ def _loaded(document: str, at: int, levels: int, *, is_whole: bool = True) -> tu
     except json.JSONDecodeError:
         if is_whole:
             raise
-        return _container(opening, members), len(document)
-    return _container(opening, members), min(_skipped(document, end) + 1, len(document))
-
-
-def _container(opening: str, members: Sequence[JsonMember]) -> Any:
+        end = len(document)
+    end = min(_skipped(document, end) + 1, len(document))
     if opening == "{":
-        return {str(key): value for key, _, _, _, value in members}
-    return [member[4] for member in members]
+        return {str(key): value for key, _, _, _, value in members}, end
+    return [member[4] for member in members], end
 
 
 def _members(
@@ -207,18 +207,10 @@ class _Column:
     keys: Sequence[str | int] = ()
 
     def path(self, place: int) -> ValuePath:
-        """Return the path of a value."""
         if self.parent is None:
             return ()
         key = self.keys[place] if self.keys else self.key
         return (*self.parent.path(self.owners[place]), key)
-
-    def flat(self) -> Sequence[ColumnValue]:
-        """Return the values as `column_outliers` takes them; containers have no content there."""
-        kinds = set(map(type, self.values))
-        if kinds <= {str, bool, float, type(None)}:
-            return self.values
-        return [_flat(value) for value in self.values]
 
     def children(self) -> Iterator["_Column"]:
         """Yield the columns of the members of these values."""
@@ -280,8 +272,7 @@ def shape_of(value: object, *, depth: int = 2) -> str:
 def odd_values(document: object) -> list[OddValue]:
     """Find the outliers of a document: values, and objects that lack a common key or have a rare one.
 
-    Args:
-        document: A JSON value; only its first 200,000 values count.
+    Only the first 200,000 values count.
 
     Returns:
         At most two dozen, the most striking first.
@@ -290,68 +281,40 @@ def odd_values(document: object) -> list[OddValue]:
     while waiting and count < _MAX_VALUES:
         column = waiting.pop(0)
         count += len(column.values)
-        found += _odd_in_column(column)
+        if len(column.values) >= _LEAST_RECORDS:
+            for outlier in column_outliers(_flat(column.values)):
+                value = column.values[outlier.place]
+                shown = f"{shape_of(value, depth=1)}: " if is_object(value) or is_array(value) else ""
+                found.append(OddValue(column.path(outlier.place), outlier.weight, shown + outlier.reason))
+            found += _odd_keys(column)
         waiting += column.children()
     found.sort(key=lambda odd: -odd.weight)
-    return _spread(found)[:_MAX_FINDINGS]
-
-
-def spelled_path(place: ValuePath) -> str:
-    """Write a place in JSONPath syntax without the root, such as ``features[3].mag``."""
-    spelled = "".join(f"[{key}]" if isinstance(key, int) else f".{_word(key)}" for key in place)
-    return spelled.removeprefix(".")
-
-
-def _is_map(value: Mapping[str, Any]) -> bool:
-    """Check whether an object maps names to records rather than being a record."""
-    if len(value) < _MAP_KEYS:
-        return False
-    kinds = Counter(map(type, value.values()))
-    kind, count = kinds.most_common(1)[0]
-    return kind in {dict, list} and count > _MAP_KEYS // 2 and count >= 0.8 * len(value)
-
-
-def _flat(value: object) -> ColumnValue:
-    """Return the value as a column stores it; containers have no content there."""
-    kind = type(value)
-    if kind is dict or kind is list:
-        return CONTAINER
-    if kind is not int:
-        return cast("ColumnValue", value)
-    number = cast("int", value)
-    return number if -_LARGEST < number < _LARGEST else str(number)
-
-
-def _spread(found: Sequence[OddValue]) -> list[OddValue]:
-    """Halve the weights of a record's third and later outliers, so that other records are shown, too."""
     of_record = Counter[ValuePath]()
-    spread: list[OddValue] = []
-    for odd in found:
+    for rank, odd in enumerate(found):
         record = _record_place(odd.place)
         of_record[record] += 1
-        is_more = bool(record) and of_record[record] > _MOST_PER_RECORD
-        spread.append(replace(odd, weight=odd.weight / 2) if is_more else odd)
-    return sorted(spread, key=lambda odd: -odd.weight)
+        if record and of_record[record] > _MOST_PER_RECORD:  # so that other records are shown, too
+            found[rank] = replace(odd, weight=odd.weight / 2)
+    return sorted(found, key=lambda odd: -odd.weight)[:_MAX_FINDINGS]
 
 
-def _record_place(place: ValuePath) -> ValuePath:
-    """Return the path up to the innermost index."""
-    last = max((at for at, key in enumerate(place) if isinstance(key, int)), default=-1)
-    return place[: last + 1]
+def _flat(values: Sequence[Any]) -> Sequence[ColumnValue]:
+    """Return *values* as `column_outliers` takes them: containers have no content there, huge integers are texts."""
+    if set(map(type, values)) <= {str, bool, float, type(None)}:
+        return values
+    flat = list[ColumnValue]()
+    for value in values:
+        kind = type(value)
+        if kind is dict or kind is list:
+            flat.append(CONTAINER)
+        else:
+            flat.append(value if kind is not int or -_LARGEST < value < _LARGEST else str(value))
+    return flat
 
 
-def _odd_in_column(column: _Column) -> Iterator[OddValue]:
-    if len(column.values) < _LEAST_RECORDS:
-        return
-    for outlier in column_outliers(column.flat()):
-        value = column.values[outlier.place]
-        shown = f"{shape_of(value, depth=1)}: " if is_object(value) or is_array(value) else ""
-        yield OddValue(column.path(outlier.place), outlier.weight, shown + outlier.reason)
-    if dict in set(map(type, column.values)):
-        yield from _odd_keys(column, [place for place, value in enumerate(column.values) if is_object(value)])
-
-
-def _odd_keys(column: _Column, places: Sequence[int]) -> Iterator[OddValue]:
+def _odd_keys(column: _Column) -> Iterator[OddValue]:
+    """Yield the objects that have a key that few others have, or lack one that nearly all have."""
+    places = [place for place, value in enumerate(column.values) if is_object(value)]
     if len(places) < _LEAST_RECORDS:
         return
     members = [column.values[place] for place in places]
@@ -375,6 +338,26 @@ def _odd_keys(column: _Column, places: Sequence[int]) -> Iterator[OddValue]:
         reasons = [f"only {counts[has[0]]} of {len(members):,} with {_listed(has)}"] if has else []
         reasons += [f"without {_listed(lacks)}"] if lacks else []
         yield OddValue((*column.path(place), *has[:1]), weight, ", ".join(reasons), has[0] if has else "")
+
+
+def _is_map(value: Mapping[str, Any]) -> bool:
+    """Check whether an object maps names to records rather than being a record."""
+    if len(value) < _MAP_KEYS:
+        return False
+    kind, count = Counter(map(type, value.values())).most_common(1)[0]
+    return kind in {dict, list} and count > _MAP_KEYS // 2 and count >= 0.8 * len(value)
+
+
+def _record_place(place: ValuePath) -> ValuePath:
+    """Return the path up to the innermost index."""
+    last = max((at for at, key in enumerate(place) if isinstance(key, int)), default=-1)
+    return place[: last + 1]
+
+
+def spelled_path(place: ValuePath) -> str:
+    """Write a place in JSONPath syntax without the root, such as ``features[3].mag``."""
+    spelled = "".join(f"[{key}]" if isinstance(key, int) else f".{_word(key)}" for key in place)
+    return spelled.removeprefix(".")
 
 
 def _listed(keys: Sequence[str], most: int = 3) -> str:
@@ -416,28 +399,27 @@ _MOST_FIELDS = 4
 _MAX_LEVELS = 4
 
 
-def compact(value: Any, first: Sequence[str | int] = (), chars: int = _RECORD_CHARS) -> str:
+def _compact(value: Any, first: Sequence[str | int]) -> str:
     """Write an object on one line, its members at *first*, the path from it, before the others."""
     parts, size = list[str](), 0
-    for name, leaf in _leaves(value, first, ""):
+    for name, leaf in _leaves(value, first):
         shown = f"{name}: {_short(leaf)}" if name else _short(leaf)
         parts.append(shown)
         size += len(shown) + 2
-        if size > chars:
+        if size > _RECORD_CHARS:
             break
-    return shortened_end(", ".join(parts), chars)
+    return shortened_end(", ".join(parts), _RECORD_CHARS)
 
 
-def _leaves(value: Any, first: Sequence[str | int], name: str) -> Iterator[tuple[str, Any]]:
+def _leaves(value: Any, first: Sequence[str | int] = (), name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the members of an object, and those of objects in it, as ``("user.name", "ann")``."""
     if not is_object(value) or name.count(".") > _MAX_LEVELS:
         yield name, value
         return
     ahead = first[0] if first else None
-    keys = [key for key in value if key == ahead] + [key for key in value if key != ahead]
-    for key in keys:
-        yield from _leaves(
-            value[key], first[1:] if key == ahead else (), f"{name}.{_word(key)}" if name else _word(key)
-        )
+    for key in [key for key in value if key == ahead] + [key for key in value if key != ahead]:
+        below = first[1:] if key == ahead else ()
+        yield from _leaves(value[key], below, f"{name}.{_word(key)}" if name else _word(key))
 
 
 def _short(value: Any) -> str:
@@ -445,7 +427,12 @@ def _short(value: Any) -> str:
         return json.dumps(visible(shortened_end(value, _FIELD_CHARS)), ensure_ascii=False)
     if is_array(value) and len(value) <= _MOST_FIELDS and not any(is_object(one) or is_array(one) for one in value):
         return f"[{', '.join(map(_short, value))}]"
-    return shape_of(value, depth=1) if is_object(value) or is_array(value) else _scalar(value)
+    return shape_of(value, depth=1)
+
+
+def _plain(value: Any) -> str:
+    text = value if isinstance(value, str) else _short(value)
+    return " ".join(shortened_end(visible(text[: 3 * _FIELD_CHARS]), 2 * _FIELD_CHARS).split())
 
 
 def document_digest(text: str, *, is_whole: bool = True) -> Digest | None:
@@ -459,17 +446,19 @@ def document_digest(text: str, *, is_whole: bool = True) -> Digest | None:
     try:
         document = load_json(joined.text, is_whole=is_whole)
     except json.JSONDecodeError as error:
-        if len(joined.text) - error.pos > min(_LAST_CHARS, error.pos):
-            return _broken(text, joined.offset(error.pos))
-        return document_digest(text, is_whole=False) if is_whole else None  # it breaks off at its end
+        if len(joined.text) - error.pos <= min(_LAST_CHARS, error.pos):
+            return document_digest(text, is_whole=False) if is_whole else None  # it breaks off at its end
+        number, column = joined.line_and_column(error.pos)
+        is_within = _LEAST_RECORDS <= number <= text.count("\n")  # not at the beginning, nor in the last line
+        return Digest((), (Finding(number, 95.0, column, note="no valid JSON from here on"),)) if is_within else None
     except (ValueError, RecursionError):  # a number of thousands of digits, or a thousand brackets
         return None
     if not document or (not is_whole and _is_lines(joined.text)):
         return None
-    return _document_digest(document, joined, is_whole=is_whole)
+    return _described(document, joined, is_whole=is_whole)
 
 
-def _document_digest(document: Any, joined: "_JoinedView", *, is_whole: bool) -> Digest:
+def _described(document: Any, joined: "_JoinedView", *, is_whole: bool) -> Digest:
     odd = odd_values(document)
     keys = list(dict.fromkeys(value.key for value in odd if value.key))
     if len(keys) <= _MOST_PER_RECORD + 1:
@@ -499,21 +488,15 @@ def _finding(document: Any, odd: OddValue, offsets: Mapping[ValuePath, int], joi
     place = _record_place(odd.place)
     if not place:
         return Finding(number, odd.weight, column, note=_note(odd.place, odd.reason))
-    record, value = _value_at(document, place), _value_at(document, odd.place)
+    record, value = reduce(getitem, place, document), reduce(getitem, odd.place, document)
     start = joined.line_and_column(offsets[place])
     rest = odd.place[len(place) :]
     if start[0] == number:
         # The line holds the whole record: it is shown from its own start.
         own = f"{spelled_path(rest)} {_short(value)}: " if rest else ""
         return Finding(number, odd.weight, start[1], note=f"{own}{odd.reason}: {spelled_path(odd.place)}")
-    others = f" of {{{compact(record, rest)}}}" if rest and is_object(record) else f" {_short(record)}"
+    others = f" of {{{_compact(record, rest)}}}" if rest and is_object(record) else f" {_short(record)}"
     return Finding(number, odd.weight, column, note=f"{_note(odd.place, odd.reason)}{others}")
-
-
-def _value_at(document: Any, place: ValuePath) -> Any:
-    for key in place:
-        document = document[key]
-    return document
 
 
 def _telling_rows(document: Any) -> tuple[list[ValuePath], list[str]]:
@@ -527,36 +510,34 @@ def _telling_rows(document: Any) -> tuple[list[ValuePath], list[str]]:
         if is_object(value) and len(place) < _MAX_LEVELS:
             waiting += [((*place, key), child) for key, child in islice(value.items(), _SHOWN_KEYS)]
     place, records = best
-    fields = _telling_fields(records[:_SAMPLED_ROWS])
+    named = [dict(_leaves(record)) for record in records[:_SAMPLED_ROWS]]
+    fields = _telling_fields(named)
     if len(records) < 2 or not fields:  # noqa: PLR2004 - one record is no row of a table
         return [], []
-    shown = records[:_MAX_ROWS]
-    rows = [
-        " \u00b7 ".join(_plain(leaves[name]) for name in fields if name in leaves)
-        for leaves in map(_named_leaves, shown)
-    ]
-    return [(*place, index) for index in range(len(shown))], rows
+    rows = [" \u00b7 ".join(_plain(leaves[name]) for name in fields if name in leaves) for leaves in named[:_MAX_ROWS]]
+    return [(*place, index) for index in range(len(rows))], rows
 
 
 def _telling_leaves(document: Any) -> tuple[list[ValuePath], list[str]]:
     """Return the places of the texts of a document without records that say most, and their beginnings."""
-    found: list[tuple[ValuePath, str]] = []
+    places, texts = list[ValuePath](), list[str]()
     waiting: list[tuple[ValuePath, Any]] = [((), document)]
-    while waiting and len(found) < _MAX_ROWS:
+    while waiting and len(places) < _MAX_ROWS:
         place, value = waiting.pop(0)
         if isinstance(value, str) and place:
             if " " in value.strip() or place[-1] in _TELLING:
-                found.append((place, _plain(value)))
+                places.append(place)
+                texts.append(_plain(value))
         elif len(place) < _MAX_LEVELS and (is_object(value) or is_array(value)):
             members: Iterator[tuple[str | int, Any]] = iter(value.items() if is_object(value) else enumerate(value))
             waiting += [((*place, key), child) for key, child in islice(members, _MAX_ROWS)]
-    return [place for place, _ in found], [text for _, text in found]
+    return places, texts
 
 
-def _telling_fields(records: Sequence[Any]) -> list[str]:
+def _telling_fields(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Choose up to four fields whose values differ and can be read."""
     columns: dict[str, list[Any]] = {}
-    for leaves in map(_named_leaves, records):
+    for leaves in records:
         for name, value in islice(leaves.items(), _MAX_KEYS):
             columns.setdefault(name, []).append(value)
     scored: list[tuple[float, int, str]] = []
@@ -568,21 +549,12 @@ def _telling_fields(records: Sequence[Any]) -> list[str]:
         is_link = sum("://" in text or (len(text) > 24 and " " not in text and "/" not in text) for text in texts)  # noqa: PLR2004 - a digest or a key
         score = differing + 0.5 * bool(texts) - 2 * (is_link > len(texts) / 2)
         last = name.rpartition(".")[2].lower()
-        score += next((1.0 - 0.05 * rank for rank, word in enumerate(_TELLING) if word == last), 0.0)
+        score += 1.0 - 0.05 * _TELLING.index(last) if last in _TELLING else 0.0
         score += 0.3 * any(" " in text for text in texts[:20])
         if score > _LEAST_SCORE and differing * len(values) > 1:  # constants tell nothing
             scored.append((-score, place, name))
     best = sorted(scored)[:_MOST_FIELDS]
     return [name for _, _, name in sorted(best, key=lambda field: field[1])]
-
-
-def _named_leaves(record: Any) -> dict[str, Any]:
-    return dict(_leaves(record, (), ""))
-
-
-def _plain(value: Any) -> str:
-    text = value if isinstance(value, str) else _short(value)
-    return " ".join(shortened_end(visible(text[: 3 * _FIELD_CHARS]), 2 * _FIELD_CHARS).split())
 
 
 def is_document(text: str) -> bool:
@@ -596,31 +568,18 @@ def _is_lines(text: str) -> bool:
     return len(lines) > 1 and all(_record(line) is not None for line in lines)
 
 
-def _broken(text: str, offset: int) -> Digest | None:
-    """Report where valid JSON ends; None if that is among the first lines or in the last one."""
-    number, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset) - 1
-    if number < _LEAST_RECORDS or number == text.count("\n") + 1:
-        return None
-    return Digest((), (Finding(number, 95.0, column, note="no valid JSON from here on"),))
-
-
 class _JoinedView:
     """A document whose wrapped lines are joined again, with offsets into its view."""
 
     def __init__(self, view: str) -> None:
-        """Join the wrapped lines of *view*; other texts hardly change."""
         parts = view.split(_CONTINUED)
         self.text = view if len(parts) == 1 else "".join(parts)
         self._ends = list(accumulate(map(len, parts)))
         self._starts = list(accumulate((len(line) + 1 for line in view.split("\n")), initial=0))
 
-    def offset(self, offset: int) -> int:
-        """Return the offset in the view of a character of the document."""
-        return offset + len(_CONTINUED) * bisect_right(self._ends, offset)
-
     def line_and_column(self, offset: int) -> tuple[int, int]:
         """Return the line number and the column in the view of a character of the document."""
-        offset = self.offset(offset)
+        offset += len(_CONTINUED) * bisect_right(self._ends, offset)
         number = bisect_right(self._starts, offset)
         return number, offset - self._starts[number - 1]
 
@@ -666,7 +625,7 @@ def _record(line: str) -> object:
     if line.lstrip()[:1] not in {"{", "["}:
         return None
     try:
-        return json.loads(line, strict=False)
+        return _DECODER.decode(line)
     except (ValueError, RecursionError):
         return None
 

@@ -6,8 +6,9 @@ whole; only the exact count of the whole decides.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from buoyline.previews.digest import (
@@ -42,12 +43,12 @@ class PreviewLine:
     """A line of a preview, whole or in part.
 
     Attributes:
-        number: The line number in the file, 1-based.
-        text: The part that is shown, without the colors of a terminal.
+        number: 1-based.
+        text: Without the colors of a terminal.
         cut_chars: The number of characters missing after *text*. A row names it from 1,000 on; parsed from a shorter
             mark, it is 1.
         column: The character of the line at which *text* begins, 1-based.
-        mark: A remark about the line, such as why it is an outlier or how many lines are like it; may be empty.
+        mark: Why the line is an outlier, or how many lines are like it; may be empty.
     """
 
     number: int
@@ -105,13 +106,8 @@ _DIGITS = re.compile(r"[0-9]+")
 _PLACE = re.compile(r":\d+:\d+: $")
 
 
-def last_row(lines: int, total: int, hidden: Sequence[Finding]) -> str:
+def _last_row(lines: int, total: int, hidden: Sequence[Finding]) -> str:
     """Return the row that counts the lines that are not shown, and gives a search for the errors among them.
-
-    Args:
-        lines: How many lines are not shown.
-        total: How many lines there are.
-        hidden: Error lines of kinds that the preview does not show.
 
     Returns:
         ``[982 of 990 lines not shown; 41 errors or warnings of 12 kinds: grep -nE 'error|--- FAIL']``; the pattern
@@ -124,7 +120,8 @@ def last_row(lines: int, total: int, hidden: Sequence[Finding]) -> str:
     for finding in hidden:
         counts[_pattern(finding.word)] += finding.count
     patterns = _chosen_patterns(counts)
-    is_more = len(hidden) >= MAX_ERROR_KINDS or any(not _is_found(word, patterns) for word in counts)
+    found = [word for word in counts if any(pattern in word for pattern in patterns)]
+    is_more = len(hidden) >= MAX_ERROR_KINDS or len(found) < len(counts)
     kinds = f" of {counted(len(hidden), 'kind')}" if len(hidden) > 1 else ""
     errors = counted(counts.total(), "error or warning", "errors or warnings")
     return f"[{rest}; {errors}{kinds}{', most by' if is_more else ':'} grep -nE '{'|'.join(patterns)}']"
@@ -132,18 +129,14 @@ def last_row(lines: int, total: int, hidden: Sequence[Finding]) -> str:
 
 def _chosen_patterns(counts: Counter[str]) -> list[str]:
     """Return the patterns with the most matches; no pattern contains another."""
-    patterns, room_tokens = list[str](), _MOST_CHARS
+    patterns, room_chars = list[str](), _MOST_CHARS
     for word in sorted(counts, key=lambda word: (-counts[word], len(word), word)):
-        if len(patterns) >= _MOST_WORDS or (patterns and len(word) >= room_tokens):
+        if len(patterns) >= _MOST_WORDS or (patterns and len(word) >= room_chars):
             break
-        if not _is_found(word, patterns):
+        if not any(pattern in word for pattern in patterns):
             patterns = [*(other for other in patterns if word not in other), word]
-            room_tokens -= len(word) + 1
+            room_chars -= len(word) + 1
     return patterns
-
-
-def _is_found(word: str, patterns: Sequence[str]) -> bool:
-    return any(other in word for other in patterns)
 
 
 def _pattern(word: str) -> str:
@@ -216,112 +209,6 @@ class PreviewBudget:
         return self._costs[text]
 
 
-class PreviewPlan(NamedTuple):
-    """The rows that a preview may show, and all findings, the heaviest first; at most the first *most* are shown."""
-
-    facts: tuple["_PreviewRow", ...]
-    findings: tuple[Finding, ...]
-    total: int
-    most: int = 0
-    prefix: LinePrefix | None = None
-    is_grouped: bool = False
-    is_free: bool = False
-
-    @property
-    def places(self) -> frozenset[LinePlace]:
-        """The places in the text that the plan needs."""
-        return frozenset(
-            (finding.number, finding.column)
-            for findings in (self.findings, self.grouped().findings)
-            for finding in findings[: self.most]
-        )
-
-    def grouped(self) -> "PreviewPlan":
-        """Return a plan that shows one error line of each form, and names the others by number."""
-        return self._replace(findings=tuple(_grouped(self.findings)), is_grouped=True)
-
-
-def plan_preview(
-    digest: Digest, total: int, chars: int, max_tokens: int, prefix: LinePrefix | None = None
-) -> PreviewPlan:
-    """Choose the lines that may be shown: findings, first and last lines, at most one per four tokens.
-
-    Args:
-        digest: What is known about the text.
-        total: The number of its lines.
-        chars: The number of its characters.
-        max_tokens: The limit of the preview.
-        prefix: The prefix that nearly all lines share; it is named once and left out.
-    """
-    most = max(max_tokens // _TOKENS_PER_ROW, 2)
-    findings = by_place([*digest.findings, *_outer_lines(total, chars, most)])
-    return PreviewPlan(tuple(_fact_rows(digest, most)), tuple(findings), total, most, prefix, is_free=digest.is_free)
-
-
-def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], budget: PreviewBudget) -> str:
-    """Render facts, then lines in the order of the text, then the number of missing lines.
-
-    Returns:
-        ``""`` if not even a part of one line fits.
-    """
-    taken = _taken_rows(plan, lines, budget)
-    if not plan.is_free and _hidden(taken, plan.findings):
-        plan = plan.grouped()
-        taken = _taken_rows(plan, lines, budget)
-    while taken:
-        written = _joined_rows(taken, plan)
-        if budget.fits(written):
-            return written
-        taken.pop()
-    return _first_line(lines.get((1, 0)), plan.total, budget)
-
-
-def _grouped(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield *findings* with one of each form, which names the others."""
-    groups: dict[bytes, list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault(finding.form, []).append(finding)
-    for finding in findings:
-        alike = groups[finding.form]
-        if not finding.form:
-            yield finding
-        elif finding is alike[0]:
-            # The lines of the same kind differ in digits only, so a search for this one finds them.
-            numbers = sorted(other.number for other in alike[1:])
-            if len(numbers) > _MOST_NUMBERS:
-                numbers = [*numbers[: _MOST_NUMBERS - 1], numbers[-1]]
-            yield replace(finding, count=sum(other.count for other in alike), similar=tuple(numbers))
-
-
-def _taken_rows(
-    plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], budget: PreviewBudget
-) -> list["_PreviewRow"]:
-    """Return the rows that fit, the heaviest first."""
-    rows = [*plan.facts]
-    named = _named_prefix(plan, lines)
-    for finding in plan.findings[: plan.most]:
-        excerpt = lines.get((finding.number, finding.column))
-        # A place megabytes into a line was not read, so it cannot be shown.
-        if excerpt is not None and (excerpt.text or not finding.column):
-            rows.append(_row(finding, excerpt, plan.prefix if named else None))
-    rows += [_PreviewRow(_PREFIX, named)] if named else []
-    rows.sort(key=lambda row: -row.weight)
-    widths = _widths(rows, budget, _LEAST_WIDTHS if plan.is_grouped else _WIDTHS[-1])
-    rows = [row.narrowed(widths) for row in rows]
-    taken = _rows_that_fit(rows, budget.room_tokens - budget.cost(last_row(plan.total, plan.total, ())), budget)
-    if hidden := _hidden(taken, plan.findings):
-        taken = _rows_that_fit(rows, budget.room_tokens - budget.cost(last_row(plan.total, plan.total, hidden)), budget)
-    return taken
-
-
-def render_whole(lines: Mapping[LinePlace, LineExcerpt], total: int, budget: PreviewBudget) -> str:
-    """Render all lines of a text; ``""`` if they do not fit or there are none."""
-    if len(lines) < total:
-        return ""
-    written = "\n".join(str(preview_line(number, excerpt)) for (number, _), excerpt in lines.items())
-    return written if budget.fits(written) else ""
-
-
 @dataclass(frozen=True, slots=True)
 class _PreviewRow:
     """A row that may be shown: a fact or a line."""
@@ -342,35 +229,154 @@ class _PreviewRow:
         return _PreviewRow(self.weight, "", self.line.narrowed(chars))
 
 
-def _outer_lines(total: int, chars: int, most: int) -> Iterator[Finding]:
-    """Yield the first and last lines: the outermost must be shown, the others fill the remaining room."""
-    for number in range(1, min(most, total) + 1):
-        yield Finding(number, _OUTER if number == 1 else _FILLING * (1 - number * (1 - _HEAD_SHARE) / most))
+class PreviewPlan(NamedTuple):
+    """The rows that a preview may show; of the findings, the heaviest first, at most the first *most* are shown.
+
+    *grouped* has one finding of each form, for a preview that has no room for all error lines.
+    """
+
+    facts: Sequence[_PreviewRow]
+    findings: Sequence[Finding]
+    grouped: Sequence[Finding]
+    total: int
+    most: int
+    prefix: LinePrefix | None
+    is_free: bool
+
+    @property
+    def places(self) -> frozenset[LinePlace]:
+        """The places in the text that the plan needs."""
+        wanted = chain(self.findings[: self.most], self.grouped[: self.most])
+        return frozenset((finding.number, finding.column) for finding in wanted)
+
+
+def plan_preview(
+    digest: Digest, total: int, chars: int, max_tokens: int, prefix: LinePrefix | None = None
+) -> PreviewPlan:
+    """Choose the lines that may be shown: findings, first and last lines, at most one per four tokens.
+
+    Args:
+        digest: What is known about the text.
+        total: The number of its lines.
+        chars: The number of its characters.
+        max_tokens: The limit of the preview.
+        prefix: The prefix that nearly all lines share; it is named once and left out.
+    """
+    most = max(max_tokens // _TOKENS_PER_ROW, 2)
+    # The first fact describes the whole text; the others weigh less than an outlier.
+    facts = [
+        _PreviewRow(_MORE_FACTS - 1.5 * place if place else _FACT, fact) for place, fact in enumerate(digest.facts)
+    ]
+    facts += [_PreviewRow(_ALERT, alert) for alert in digest.alerts]
+    facts += [_PreviewRow(_PARTS - 5 * place / most, part) for place, part in enumerate(digest.parts[:most])]
+    # The first and the last line must be shown, their neighbors fill the remaining room.
+    head = [
+        Finding(number, _FILLING * (1 - number * (1 - _HEAD_SHARE) / most)) for number in range(2, min(most, total) + 1)
+    ]
+    tail = [
+        Finding(total - place, _OUTER if place == 0 else _FILLING * (1 - place * _HEAD_SHARE / most))
+        for place in range(min(most, total - 1))
+    ]
+    outer = [Finding(1, _OUTER), *head] if total else []
     if total == 1 and chars > MAX_SHOWN_CHARS:
-        yield Finding(1, _OUTER, max(chars - _LAST_CHARS, 0))
-    for place in range(min(most, total - 1)):
-        yield Finding(total - place, _OUTER if place == 0 else _FILLING * (1 - place * _HEAD_SHARE / most))
+        outer.append(Finding(1, _OUTER, max(chars - _LAST_CHARS, 0)))
+    findings = by_place([*digest.findings, *outer, *tail])
+    return PreviewPlan(facts, findings, _grouped(findings), total, most, prefix, digest.is_free)
 
 
-def _fact_rows(digest: Digest, most: int) -> Iterator[_PreviewRow]:
-    for place, fact in enumerate(digest.facts):
-        # The first fact describes the whole text; the others weigh less than an outlier.
-        yield _PreviewRow(_FACT if place == 0 else _MORE_FACTS - 1.5 * place, fact)
-    for alert in digest.alerts:
-        yield _PreviewRow(_ALERT, alert)
-    for place, part in enumerate(digest.parts[:most]):
-        yield _PreviewRow(_PARTS - 5 * place / most, part)
+def _grouped(findings: Sequence[Finding]) -> list[Finding]:
+    """Return *findings* with one of each form, which names the others."""
+    groups: dict[bytes, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(finding.form, []).append(finding)
+    grouped: list[Finding] = []
+    for finding in findings:
+        alike = groups[finding.form]
+        if not finding.form:
+            grouped.append(finding)
+        elif finding is alike[0]:
+            # The lines of the same kind differ in digits only, so a search for this one finds them.
+            numbers = sorted(other.number for other in alike[1:])
+            if len(numbers) > _MOST_NUMBERS:
+                numbers = [*numbers[: _MOST_NUMBERS - 1], numbers[-1]]
+            grouped.append(replace(finding, count=sum(other.count for other in alike), similar=tuple(numbers)))
+    return grouped
 
 
-def _named_prefix(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt]) -> str:
+def render_preview(plan: PreviewPlan, lines: Mapping[LinePlace, LineExcerpt], budget: PreviewBudget) -> str:
+    """Render facts, then lines in the order of the text, then the number of missing lines.
+
+    Returns:
+        ``""`` if not even a part of one line fits.
+    """
+    findings = plan.findings
+    taken = _taken_rows(plan, findings, lines, budget, _WIDTHS[-1])
+    if not plan.is_free and _hidden(taken, findings):
+        findings = plan.grouped
+        taken = _taken_rows(plan, findings, lines, budget, _LEAST_WIDTHS)
+    while taken:
+        written = _joined_rows(taken, plan.total, findings)
+        if budget.fits(written):
+            return written
+        taken.pop()
+    first = lines.get((1, 0))
+    if first is None:
+        return ""
+    for room_tokens in range(budget.room_tokens - 1, 0, -1):
+        kept = budget.counter.head(first.text, room_tokens)
+        if not kept:
+            break
+        row = _PreviewRow(0.0, line=PreviewLine(1, kept, first.chars - len(kept)))
+        written = _joined_rows([row], plan.total, ())
+        if budget.fits(written):
+            return written
+    return ""
+
+
+def render_whole(lines: Mapping[LinePlace, LineExcerpt], total: int, budget: PreviewBudget) -> str:
+    """Render all lines of a text; ``""`` if they do not fit or there are none."""
+    if len(lines) < total:
+        return ""
+    written = "\n".join(str(preview_line(number, excerpt)) for (number, _), excerpt in lines.items())
+    return written if budget.fits(written) else ""
+
+
+def _taken_rows(
+    plan: PreviewPlan,
+    findings: Sequence[Finding],
+    lines: Mapping[LinePlace, LineExcerpt],
+    budget: PreviewBudget,
+    least: tuple[int, int, int],
+) -> list[_PreviewRow]:
+    """Return the rows that fit, the heaviest first; *least* are the widths if there is little room."""
+    rows = [*plan.facts]
+    named = _named_prefix(plan.prefix, lines)
+    for finding in findings[: plan.most]:
+        excerpt = lines.get((finding.number, finding.column))
+        # A place megabytes into a line was not read, so it cannot be shown.
+        if excerpt is not None and (excerpt.text or not finding.column):
+            rows.append(_row(finding, excerpt, plan.prefix if named else None))
+    rows += [_PreviewRow(_PREFIX, named)] if named else []
+    rows.sort(key=lambda row: -row.weight)
+    widths = _widths(rows, budget, least)
+    rows = [row.narrowed(widths) for row in rows]
+    taken = _rows_that_fit(rows, budget.room_tokens - budget.cost(_last_row(plan.total, plan.total, ())), budget)
+    if hidden := _hidden(taken, findings):
+        taken = _rows_that_fit(
+            rows, budget.room_tokens - budget.cost(_last_row(plan.total, plan.total, hidden)), budget
+        )
+    return taken
+
+
+def _named_prefix(prefix: LinePrefix | None, lines: Mapping[LinePlace, LineExcerpt]) -> str:
     """Return the row that names the prefix of the lines; empty if it saves nothing."""
-    if plan.prefix is None:
+    if prefix is None:
         return ""
     starts = [excerpt.text for (_, column), excerpt in sorted(lines.items()) if not column]
-    prefixed = [text for text in starts if plan.prefix.chars_in(text)]
+    prefixed = [text for text in starts if prefix.chars_in(text)]
     if len(prefixed) < _LEAST_PREFIXED:
         return ""
-    example = shortened_end(prefixed[0][: plan.prefix.chars_in(prefixed[0])], _PREFIX_CHARS)
+    example = shortened_end(prefixed[0][: prefix.chars_in(prefixed[0])], _PREFIX_CHARS)
     return f'Left out of the lines below: "{visible(example)}" and the like'
 
 
@@ -383,8 +389,7 @@ def _row(finding: Finding, excerpt: LineExcerpt, prefix: LinePrefix | None) -> _
             numbers.insert(-1 if len(numbers) >= _LEAST_SPAN else len(numbers), "...")
         marks.append(f"{like}: {', '.join(numbers)}" if finding.similar else f"\u00d7{finding.count:,}")
     skipped = prefix.chars_in(excerpt.text) if prefix is not None and not excerpt.first else 0
-    row = preview_line(finding.number, excerpt, "; ".join(marks), skipped)
-    return _PreviewRow(finding.weight, line=row)
+    return _PreviewRow(finding.weight, line=preview_line(finding.number, excerpt, "; ".join(marks), skipped))
 
 
 def _widths(rows: Sequence[_PreviewRow], budget: PreviewBudget, least: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -420,25 +425,9 @@ def _hidden(taken: Sequence[_PreviewRow], findings: Sequence[Finding]) -> list[F
     return [finding for finding in findings if finding.word and finding.number not in shown_numbers]
 
 
-def _joined_rows(taken: Sequence[_PreviewRow], plan: PreviewPlan) -> str:
+def _joined_rows(taken: Sequence[_PreviewRow], total: int, findings: Sequence[Finding]) -> str:
     facts = [row.fact for row in taken if row.line is None]
     lines = sorted((row.line for row in taken if row.line is not None), key=lambda line: (line.number, line.column))
-    shown_count = len({line.number for line in lines})
-    rest_count = plan.total - shown_count
-    rest = [last_row(rest_count, plan.total, _hidden(taken, plan.findings))] if rest_count else []
+    rest_count = total - len({line.number for line in lines})
+    rest = [_last_row(rest_count, total, _hidden(taken, findings))] if rest_count else []
     return "\n".join([*facts, *map(str, lines), *rest])
-
-
-def _first_line(line: LineExcerpt | None, total: int, budget: PreviewBudget) -> str:
-    """Return as much of the first line as fits with its number."""
-    if line is None:
-        return ""
-    for room_tokens in range(budget.room_tokens - 1, 0, -1):
-        kept = budget.counter.head(line.text, room_tokens)
-        if not kept:
-            break
-        alone = PreviewPlan((), (), total)
-        written = _joined_rows([_PreviewRow(0.0, line=PreviewLine(1, kept, line.chars - len(kept)))], alone)
-        if budget.fits(written):
-            return written
-    return ""

@@ -18,13 +18,13 @@ from buoyline.previews.digest import (
     counted,
     encoded_lines,
     fact,
-    is_continued,
     match_count,
     matches,
     rows,
     sampled,
     share,
 )
+from buoyline.previews.source import CONTINUED
 
 # Line numbers inside the text, as ``cat -n`` writes them.
 
@@ -476,7 +476,9 @@ def _language(sample: Sequence[str]) -> Language | None:
 
 def _is_minified(texts: Sequence[str]) -> bool:
     head = [line for line in texts[:200] if line]
-    return bool(head) and 2 * sum(len(line) > _MINIFIED_CHARS or is_continued(line) for line in head) > len(head)
+    return bool(head) and 2 * sum(len(line) > _MINIFIED_CHARS or line.startswith(CONTINUED) for line in head) > len(
+        head
+    )
 
 
 def _is_script(texts: Sequence[str]) -> bool:

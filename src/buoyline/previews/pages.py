@@ -12,7 +12,8 @@ from html import unescape
 from itertools import accumulate, groupby, islice
 from typing import NamedTuple
 
-from buoyline.previews.digest import Digest, Finding, counted, fact, is_continued, rows, sampled, shortened
+from buoyline.previews.digest import Digest, Finding, counted, fact, rows, sampled, shortened
+from buoyline.previews.source import CONTINUED
 
 _MAX_CHARS = 1_100_000
 _MAX_PIECES = 40_000
@@ -27,7 +28,6 @@ _SENTENCE_CHARS = 80
 _SHOWN_HEADINGS = 8
 _SHOWN_TEXTS = 6
 _PREAMBLE_LINES = 3
-_CONTINUED_CHARS = 2
 
 _DOCUMENT = re.compile(r"<(?:!doctype html|html|head|body)[\s>]", re.IGNORECASE)
 _ELEMENT = re.compile(
@@ -122,7 +122,7 @@ class _Page:
     """A page, cut at the tags that break lines; other tags are removed only from the text that is shown."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        self._skipped = [_CONTINUED_CHARS if is_continued(line) else 0 for line in lines]
+        self._skipped = [len(CONTINUED) if line.startswith(CONTINUED) else 0 for line in lines]
         pieces = [line[skipped:] for line, skipped in zip(lines, self._skipped, strict=True)]
         self.source = "\n".join(pieces)[:_MAX_CHARS]
         self.text = _visible(self.source)

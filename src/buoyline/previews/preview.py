@@ -88,9 +88,7 @@ class Survey:
     """Statistics about all lines of a text, and the parts of it that are kept.
 
     Attributes:
-        lines: Their number.
-        chars: The characters of the text.
-        shapes: Their shapes, for the search for outliers.
+        shapes: For the search for outliers.
         held: The beginning of the text; all of it if `is_whole`.
         is_document: Whether it begins like a JSON document, more of which is held.
         is_binary: Whether it begins with bytes rather than text; then no errors are looked for.
@@ -117,25 +115,30 @@ class Survey:
             content = _COLOUR.sub(b"", content)
         lines = content.split(b"\n")
         if block.first == 1:
-            self._recognize(block.text)
+            head = block.text[:_HEAD_CHARS].split("\n")[:_HEAD_LINES]
+            self.is_document = is_document(block.text)
+            self.is_binary = is_binary(head)
+            is_record = block.text.lstrip()[:1] in {"{", "["} or any(line.startswith(_DIFFS) for line in head)
+            self.has_shapes = not (self.is_binary or is_record or is_table(head))
         if self.has_shapes:
             self.shapes.read(content, lines, block.first)
-        self._find_errors(content, lines, block.first)
+        if not self.is_binary:
+            self._find_errors(content, lines, block.first)
         self.tail.extend(line[:_LINE_CHARS].decode("utf-8", "replace") for line in lines[-_VERDICT_LINES:])
-        self._hold(block)
+        if self.is_whole:
+            self.held = f"{self.held}\n{block.text}" if block.first > 1 else block.text
+            most = _DOCUMENT_CHARS if self.is_document else _HELD_CHARS
+            if block.hidden_chars or len(self.held) > most:
+                self.is_whole = False
+                self.held = self.held[:_HELD_CHARS]
         self.lines += block.size
         self.chars += len(block.text) + block.hidden_chars + (block.first > 1)
-
-    def sample(self) -> list[str]:
-        """Return lines from everywhere."""
-        return [line.decode("utf-8", "replace") for _, line in self.shapes.sample]
 
     def error_lines(self) -> list[Finding]:
         """Return a finding for each kind of error line, and one for the line that reports how the run ended."""
         kinds = [kind for kind in self._kinds.values() if kind is not None]
-        kinds = sorted(
-            sorted(kinds, key=lambda kind: (-kind.weight, kind.number))[:MAX_ERROR_KINDS], key=lambda kind: kind.number
-        )
+        kinds = sorted(kinds, key=lambda kind: (-kind.weight, kind.number))[:MAX_ERROR_KINDS]
+        kinds.sort(key=lambda kind: kind.number)
         last = max((kind.number for kind in kinds if kind.weight >= MUST_SHOW_WEIGHT), default=0)
         found, alike = list[Finding](), Counter[str]()
         parts = {kind.number for kind in kinds if severity.is_part(kind.word)}
@@ -148,34 +151,17 @@ class Survey:
             elif parts and kind.word == "FAIL":
                 weight -= _REPEATED  # the message of the same failure says more
             elif is_report and kind.number != last:
-                weight -= min(alike[severity.word_class(kind.word)], 6) / (4 if kind.number in parts else 2)
-                alike[severity.word_class(kind.word)] += 1
+                word_class = severity.word_class(kind.word)
+                weight -= min(alike[word_class], 6) / (4 if kind.number in parts else 2)
+                alike[word_class] += 1
             word = kind.word if is_report else ""
             form = severity.form_of(kind.line) if is_report else b""
             found.append(Finding(kind.number, weight, kind.column, kind.count, tuple(kind.similar), "", word, form))
         verdict = self._verdict()
         return [*found, Finding(verdict, 98.0)] if verdict else found
 
-    def _recognize(self, text: str) -> None:
-        head = text[:_HEAD_CHARS].split("\n")[:_HEAD_LINES]
-        self.is_document = is_document(text)
-        if is_binary(head):
-            self.is_binary = True
-            self.has_shapes = False
-        elif text.lstrip()[:1] in {"{", "["} or is_table(head) or any(line.startswith(_DIFFS) for line in head):
-            self.has_shapes = False
-
-    def _hold(self, block: LineBlock) -> None:
-        if not self.is_whole:
-            return
-        self.held = f"{self.held}\n{block.text}" if block.first > 1 else block.text
-        most = _DOCUMENT_CHARS if self.is_document else _HELD_CHARS
-        if block.hidden_chars or len(self.held) > most:
-            self.is_whole = False
-            self.held = self.held[:_HELD_CHARS]
-
     def _find_errors(self, content: bytes, lines: Sequence[bytes], first: int) -> None:
-        hits = list(islice(severity.candidates(content), _MAX_HITS_PER_BLOCK)) if not self.is_binary else []
+        hits = list(islice(severity.candidates(content), _MAX_HITS_PER_BLOCK))
         if len(hits) < _MAX_HITS_PER_BLOCK:
             self._see_all(hits, content, lines, first)
         else:
@@ -184,25 +170,23 @@ class Survey:
             self._forget()
 
     def _see_all(self, hits: Iterable[tuple[int, bytes]], content: bytes, lines: Sequence[bytes], first: int) -> None:
+        """Judge the line of each hit, or count it if its kind is known."""
         place = position = 0
         for start, word in hits:
             place += content.count(b"\n", position, start)
             position = start
-            self._see(lines[place], first + place, start - (content.rfind(b"\n", 0, start) + 1), word)
-
-    def _see(self, line: bytes, number: int, found: int, word: bytes) -> None:
-        """Judge a line, or count it if its kind is known."""
-        kind = line.translate(None, _DIGITS)
-        error = self._kinds.get(kind)
-        if (error is None or error.weight <= _SUSPECT) and severity.is_numbered(line):
-            # Its digits report an error, whatever other lines of its kind say.
-            kind = b"\n" + kind  # no line has this kind
+            line, number = lines[place], first + place
+            kind = line.translate(None, _DIGITS)
             error = self._kinds.get(kind)
-        if kind not in self._kinds:
-            self._note(kind, number, line, found, word)
-            error = self._kinds.get(kind)
-        if error is not None:
-            error.add([number])
+            if (error is None or error.weight <= _SUSPECT) and severity.is_numbered(line):
+                # Its digits report an error, whatever other lines of its kind say.
+                kind = b"\n" + kind  # no line has this kind
+                error = self._kinds.get(kind)
+            if kind not in self._kinds:
+                self._note(kind, number, line, start - (content.rfind(b"\n", 0, start) + 1), word)
+                error = self._kinds.get(kind)
+            if error is not None:
+                error.add([number])
 
     def _find_many_errors(self, content: bytes, lines: Sequence[bytes], first: int) -> None:
         """Judge one line of each kind, and count the others without looking at each."""
@@ -257,6 +241,7 @@ class Survey:
         self._kinds = dict(islice(self._kinds.items(), _MAX_KINDS)) | dict(errors[: 2 * MAX_ERROR_KINDS])
 
     def _verdict(self) -> int:
+        """Return the number of the last line that reports how the run ended, if possible not a bare word; else 0."""
         bare = 0
         for place, line in enumerate(reversed(self.tail)):
             if severity.is_verdict(line.removesuffix("\r")):
@@ -296,18 +281,19 @@ def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before:
     """
     budget = PreviewBudget(max_tokens, counter, before)
     if source.size_bytes <= max_tokens * _MOST_CHARS_PER_TOKEN:
-        text = "".join(source.blocks())
-        lines = excerpts_at(
-            source, frozenset((number, 0) for number in range(1, min(count_lines(text), max_tokens) + 1))
-        )
-        shown = render_whole(lines, count_lines(text), budget)
-        if shown:
-            return shown
+        lines = count_lines("".join(source.blocks()))
+        if lines <= max_tokens:  # a line takes a token or more
+            places = frozenset((number, 0) for number in range(1, lines + 1))
+            if shown := render_whole(excerpts_at(source, places), lines, budget):
+                return shown
     survey = Survey()
     for block in line_blocks(source):
         survey.read(block)
     digest = text_digest(survey)
-    prefix = None if digest.is_free else shared_prefix(survey.sample() or survey.held[:_SAMPLED_CHARS].split("\n"))
+    prefix = None
+    if not digest.is_free:
+        sample = [line.decode("utf-8", "replace") for _, line in survey.shapes.sample]
+        prefix = shared_prefix(sample or survey.held[:_SAMPLED_CHARS].split("\n"))
     plan = plan_preview(digest, survey.lines, survey.chars, max_tokens, prefix)
     return render_preview(plan, excerpts_at(source, plan.places), budget)
 
