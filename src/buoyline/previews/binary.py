@@ -3,7 +3,7 @@
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from buoyline.previews.digest import Digest, Finding, counted, fact, rows, share
@@ -110,17 +110,13 @@ def _decoded(lines: Sequence[str]) -> Digest | None:
     head = _bytes_of(sample[:_HEAD_CHARS])
     kind = _type_of(head)
     if not kind and _is_utf16(head):
-        return Digest(
-            (fact(f"Text in UTF-16, read as UTF-8: every second character is a NUL ({counted(len(lines), 'line')})"),)
-        )
+        size = counted(len(lines), "line")
+        return Digest((fact(f"Text in UTF-16, read as UTF-8: every second character is a NUL ({size})"),))
     printable = round(100 * (1 - strange / chars))
     runs = _longest_runs(lines)
     total = sum(map(len, lines)) + len(lines) - 1
-    facts = [
-        fact(
-            f"Binary data: {kind or 'of unknown type'}, {counted(total, 'character')}, {printable} % of them printable"
-        )
-    ]
+    size = counted(total, "character")
+    facts = [fact(f"Binary data: {kind or 'of unknown type'}, {size}, {printable} % of them printable")]
     facts += rows("Longest strings", (f'"{run.text.strip()[:_SHOWN_CHARS]}" :{run.number}' for run in runs), most=1)
     findings = [Finding(run.number, 62.0 - place, column=run.column) for place, run in enumerate(runs)]
     return Digest(tuple(facts), tuple(findings), is_free=True)
@@ -159,23 +155,19 @@ def _type_of(head: str) -> str:
 
 def _longest_runs(lines: Sequence[str]) -> list[_Run]:
     best: dict[str, _Run] = {}
-    for run in _runs(lines):
-        best.setdefault(run.text.strip(), run)
-    longest = sorted(best.values(), key=lambda run: (-_worth(run.text), run.number, run.column))
-    return [run for run in longest[:_LONGEST] if _worth(run.text)]
-
-
-def _runs(lines: Sequence[str]) -> Iterator[_Run]:
     chars = count = 0
     for number, line in enumerate(lines, 1):
         chars += len(line)
         if chars > _MAX_CHARS or count > _MAX_RUNS:
-            return
+            break
         # The escapes of a view are noise bytes, not letters.
-        for found in _RUN.finditer(_ESCAPE.sub(lambda escape: "\x00" * len(escape[0]), line) if "\\" in line else line):
+        bare = _ESCAPE.sub(lambda escape: "\x00" * len(escape[0]), line) if "\\" in line else line
+        for found in _RUN.finditer(bare):
             count += 1
             if _WORDS.search(found[0]):
-                yield _Run(number, found.start(), found[0])
+                best.setdefault(found[0].strip(), _Run(number, found.start(), found[0]))
+    longest = sorted(best.values(), key=lambda run: (-_worth(run.text), run.number, run.column))
+    return [run for run in longest[:_LONGEST] if _worth(run.text)]
 
 
 def _worth(text: str) -> int:
@@ -210,16 +202,10 @@ def _spelled(lines: Sequence[str]) -> Digest | None:
         if _are_words(long) or (form == "hexadecimal" and len(long[0]) in _DIGEST_CHARS and len(long) > 1):
             return None
         head = _unhexed(long[0]) if form == "hexadecimal" else _unbased(long[0])
-        kind = (
-            uri[1]
-            if uri is not None
-            else _type_of(_HIGH.sub(_ANY, head))
-            or (armour[1].capitalize() if armour is not None else "of unknown type")
-        )
-        about = f"about {chars * bits // 8:,} bytes"
-        return Digest(
-            (fact(f"Binary data: {kind}{_size_of(head, kind)}, in {form}, {counted(chars, 'character')}, {about}"),)
-        )
+        named = armour[1].capitalize() if armour is not None else "of unknown type"
+        kind = uri[1] if uri is not None else _type_of(_HIGH.sub(_ANY, head)) or named
+        size = f"{counted(chars, 'character')}, about {chars * bits // 8:,} bytes"
+        return Digest((fact(f"Binary data: {kind}{_size_of(head, kind)}, in {form}, {size}"),))
     return None
 
 

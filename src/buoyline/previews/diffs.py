@@ -4,6 +4,7 @@ Source: the unified format of GNU diffutils, and git-diff's "extended headers" a
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -56,6 +57,7 @@ _EXTENDED = {
     "====": "",
 }
 _HEADERS = tuple(_EXTENDED)
+_SHOWN_STATES = ("new", "deleted", "renamed", "copied", "binary")
 # The name that a heading defines.
 _NAME = re.compile(r"([A-Za-z_][\w.:~$-]*)\s*(?:\(|=|:|\{|$)")
 _CONFLICT = re.compile(r"[-+ ]{0,3}(?:<{7} |>{7} |<{7}$|>{7}$)")
@@ -74,8 +76,13 @@ def diff_digest(lines: Sequence[str]) -> Digest | None:
     reader.read()
     if not reader.files or share(reader.known, reader.total) < _MOSTLY:
         return None
+    hunks = sorted(reader.hunks, key=lambda hunk: (-hunk.changed, hunk.number))
+    findings = [Finding(hunk.number, 60.5 - rank / 40) for rank, hunk in enumerate(hunks[:_SHOWN_HUNKS])]
+    findings += [Finding(number, 90.0, note="conflict marker") for number in reader.conflicts]
+    if len(reader.odd) <= _MAX_ODD:
+        findings += [Finding(number, 84.0, note="in a diff, but no line of one") for number in reader.odd]
     quoted = frozenset(number for number, line in enumerate(lines, 1) if line[:1] in _SIGNS and line[:4] != "--- ")
-    return Digest(tuple(_facts(reader)), tuple(_findings(reader)), quoted=quoted, is_free=True)
+    return Digest(tuple(_facts(reader, hunks)), tuple(findings), quoted=quoted, is_free=True)
 
 
 class _Hunk(NamedTuple):
@@ -156,7 +163,8 @@ class _DiffReader:
                 new_left -= is_added or not is_removed
                 old_left -= columns == 1 and not is_added
                 odd_in_a_row = 0
-                self._see_conflict(end + 1, line)
+                if ("<<<<" in line or ">>>>" in line) and _CONFLICT.match(line) and len(self.conflicts) < _MAX_ODD:
+                    self.conflicts.append(end + 1)
             elif not line.startswith(("\\", CONTINUED)):
                 # A line of another text in the middle of a hunk does not end it, three in a row do.
                 odd_in_a_row += 1
@@ -169,10 +177,6 @@ class _DiffReader:
         if len(self.hunks) < _MAX_HUNKS:
             self.hunks.append(_Hunk(number, added + removed, (found[3] if found is not None else "").strip()))
         return end
-
-    def _see_conflict(self, number: int, line: str) -> None:
-        if ("<<<<" in line or ">>>>" in line) and _CONFLICT.match(line) and len(self.conflicts) < _MAX_ODD:
-            self.conflicts.append(number)
 
     def _is_header(self, number: int, line: str) -> bool:
         if line.startswith(_BEGINNINGS):
@@ -233,7 +237,7 @@ def _length(numbers: str) -> int:
     return int(length) if comma else 1
 
 
-def _facts(reader: _DiffReader) -> Iterator[str]:
+def _facts(reader: _DiffReader, hunks: Sequence[_Hunk]) -> Iterator[str]:
     files = reader.files
     folder = common_folder([file.path for file in files])
     distinct = len({file.path for file in files})
@@ -241,27 +245,20 @@ def _facts(reader: _DiffReader) -> Iterator[str]:
     if distinct < len(files):
         places += f" ({len(files):,} changes)"
     added, removed = sum(file.added for file in files), sum(file.removed for file in files)
-    yield fact(", ".join([f"Diff: {places}", f"+{added:,} -{removed:,}", *_states(reader)]))
+    states = Counter(state for file in files for state in file.states)
+    parts = [f"Diff: {places}", f"+{added:,} -{removed:,}"]
+    parts += [f"{states[state]:,} {state}" for state in _SHOWN_STATES if state in states]
+    parts += [counted(reader.commits, "commit")] if reader.commits else []
+    parts += ["with conflict markers"] if reader.conflicts else []
+    yield fact(", ".join(parts))
     largest = sorted(files, key=lambda file: (-file.changed, file.number))
     yield from rows("Files by changed lines", (_described(file, folder) for file in largest), most=3)
-    hunks = sorted(reader.hunks, key=lambda hunk: (-hunk.changed, hunk.number))
-    yield from rows("Largest hunks", map(_hunk_item, hunks), most=3)
-
-
-def _hunk_item(hunk: _Hunk) -> str:
-    name = _NAME.search(hunk.heading)
-    return f"{(name[1] if name is not None else hunk.heading)[:_NAME_CHARS] or '@@'} {hunk.changed:,} :{hunk.number}"
-
-
-def _states(reader: _DiffReader) -> Iterator[str]:
-    for state in ("new", "deleted", "renamed", "copied", "binary"):
-        count = sum(state in file.states for file in reader.files)
-        if count:
-            yield f"{count:,} {state}"
-    if reader.commits:
-        yield counted(reader.commits, "commit")
-    if reader.conflicts:
-        yield "with conflict markers"
+    names = (_NAME.search(hunk.heading) for hunk in hunks)
+    items = (
+        f"{(name[1] if name is not None else hunk.heading)[:_NAME_CHARS] or '@@'} {hunk.changed:,} :{hunk.number}"
+        for name, hunk in zip(names, hunks, strict=True)
+    )
+    yield from rows("Largest hunks", items, most=3)
 
 
 def _described(file: _File, folder: str) -> str:
@@ -269,13 +266,3 @@ def _described(file: _File, folder: str) -> str:
     states = [f"({', '.join(sorted(file.states))})"] * bool(file.states)
     path = shortened(file.path.removeprefix(folder), _SHOWN_PATH_CHARS)
     return " ".join([path or "?", *states, *changes, f":{file.number}"])
-
-
-def _findings(reader: _DiffReader) -> Iterator[Finding]:
-    for rank, hunk in enumerate(sorted(reader.hunks, key=lambda hunk: (-hunk.changed, hunk.number))[:_SHOWN_HUNKS]):
-        yield Finding(hunk.number, 60.5 - rank / 40)
-    for number in reader.conflicts:
-        yield Finding(number, 90.0, note="conflict marker")
-    if len(reader.odd) <= _MAX_ODD:
-        for number in reader.odd:
-            yield Finding(number, 84.0, note="in a diff, but no line of one")

@@ -8,7 +8,7 @@ loggers and build servers.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -55,27 +55,21 @@ def failure_digest(lines: Sequence[str]) -> Digest:
         words share a finding.
     """
     text = encoded_lines(lines, _FAILURE_CHARS)
-    complaints = _complaints(lines, text) if _WORD.encode() in text else ()
-    return Digest(findings=(*complaints, *_assertion_sides(lines, text)))
-
-
-def _complaints(lines: Sequence[str], text: bytes) -> Iterator[Finding]:
     kinds: dict[str, list[int]] = {}
-    for lines_of_test in _of_failed_tests(matches(_LOOKED_AT, text, _MAX_HITS)):
+    for lines_of_test in _of_failed_tests(matches(_LOOKED_AT, text, _MAX_HITS)) if _WORD.encode() in text else ():
         complaints = [hit for hit in lines_of_test if _COMPLAINT.search(_message(lines[hit.number - 1]))]
         for hit in complaints or lines_of_test[-1:]:
             kinds.setdefault(_DIGITS.sub("0", _message(lines[hit.number - 1])), []).append(hit.number)
+    findings = list[Finding]()
     for first, *similar in list(kinds.values())[:_MAX_FINDINGS]:
         known = (*similar[: _MAX_SIMILAR - 1], similar[-1]) if len(similar) > _MAX_SIMILAR else similar
-        yield Finding(first, _WEIGHT, count=1 + len(similar), similar=tuple(known), word=_WORD)
-
-
-def _assertion_sides(lines: Sequence[str], text: bytes) -> Iterator[Finding]:
-    """Find the two values below a failed Rust assertion; a style sheet has similar lines."""
+        findings.append(Finding(first, _WEIGHT, count=1 + len(similar), similar=tuple(known), word=_WORD))
+    # A failed assertion of Rust has its two values in the lines below; a style sheet has similar lines.
     for hit in matches(_ASSERTION, text, _MAX_FINDINGS):
         for number in range(hit.number + 1, min(hit.number + 3, len(lines)) + 1):
             if _SIDE.match(lines[number - 1]):
-                yield Finding(number, _SIDE_WEIGHT)
+                findings.append(Finding(number, _SIDE_WEIGHT))
+    return Digest(findings=tuple(findings))
 
 
 def _of_failed_tests(found: Iterator[PatternMatch]) -> Iterator[list[PatternMatch]]:
@@ -160,24 +154,48 @@ def trace_digest(lines: Sequence[str]) -> Digest | None:
         Errors with their places, and findings for their lines. None if there is no trace.
     """
     text = encoded_lines(lines, _TRACE_CHARS)
-    beginnings = [hit.number for hit in matches(_BEGINNING, text, _MAX_BEGINNINGS)]
-    if not beginnings:
-        return None
-    kinds = _distinct(_traces(lines, beginnings))
-    if not kinds:
-        return None
-    return Digest(tuple(_facts(kinds)), tuple(_trace_findings(kinds, lines)))
-
-
-def _traces(lines: Sequence[str], beginnings: Iterable[int]) -> Iterator[_Trace]:
-    end = count = 0
-    for number in beginnings:
-        if number <= end or count >= _MAX_TRACES:
+    traces = list[_Trace]()
+    for hit in matches(_BEGINNING, text, _MAX_BEGINNINGS):
+        if traces and hit.number <= traces[-1].end:
             continue
-        found = _trace(lines, number)
-        if found is not None:
-            end, count = found.end, count + 1
-            yield found
+        if len(traces) < _MAX_TRACES and (found := _trace(lines, hit.number)) is not None:
+            traces.append(found)
+    if not traces:
+        return None
+    kinds = sorted(_distinct(traces), key=lambda kind: (-kind.count, kind.number))
+    total = sum(kind.count for kind in kinds)
+    if total == 1:
+        facts = [fact(f"Stack trace: {_described(kinds[0])}")]
+    else:
+        different = "all alike" if len(kinds) == 1 else f"{len(kinds):,} different"
+        facts = [fact(f"Stack traces: {total:,}, {different}"), *rows("Raised", map(_described, kinds), most=3)]
+    findings = list[Finding]()
+    for place, kind in enumerate(kinds):
+        fall = min(max(place - _WORST_KINDS, 0.0), 10.0)
+        form = form_of(lines[kind.number - 1][:_TRACE_CHARS].encode("utf-8", "replace"))
+        findings.append(Finding(kind.number, 98.0 - fall, count=kind.count, similar=tuple(kind.similar), form=form))
+        if kind.frame and kind.frame != kind.number and not _FOREIGN.search(kind.place):
+            findings.append(Finding(kind.frame, 85.0 - fall))
+    return Digest(tuple(facts), tuple(findings))
+
+
+def _distinct(traces: Sequence[_Trace]) -> list[_Trace]:
+    """Return the first trace of each kind, with the number of all; at most 40 kinds."""
+    kinds: dict[tuple[str, str], _Trace] = {}
+    for trace in traces:
+        key = (_VARYING.sub("0", trace.raised), trace.place)
+        first = kinds.setdefault(key, trace) if len(kinds) < _MAX_KINDS else kinds.get(key)
+        if first is not None and first is not trace:
+            first.count += 1
+            if len(first.similar) < _MAX_SIMILAR and trace.number != first.number:
+                first.similar.append(trace.number)
+    return list(kinds.values())
+
+
+def _described(kind: _Trace) -> str:
+    count = f" x{kind.count:,}" if kind.count > 1 else ""
+    place = f" at {kind.place}" if kind.place else ""
+    return f"{kind.raised}{count} :{kind.number}{place}"
 
 
 def _trace(lines: Sequence[str], number: int) -> _Trace | None:
@@ -202,17 +220,14 @@ def _python(lines: Sequence[str], number: int, column: int) -> _Trace | None:
         if found is not None:
             is_user = not _FOREIGN.search(found[1])
             if is_user or not is_own:
-                frame, place, is_own = current, _python_place(found), is_own or is_user
+                frame, is_own = current, is_own or is_user
+                place = f"{shortened(found[1], _SHOWN_CHARS)}:{found[2]}"
+                place += f" ({found[3]})" if found[3] and not found[3].startswith("<") else ""
         elif frame and line[column : column + 1].strip() and not line[column:].startswith(("+", "|", "[Previous line")):
             return _Trace(current, _short(line[column:]), frame, place, current)
         elif "Traceback (most" in line:
             break
     return _Trace(frame, "cut off", frame, place, frame) if frame else None
-
-
-def _python_place(found: re.Match[str]) -> str:
-    place = f"{shortened(found[1], _SHOWN_CHARS)}:{found[2]}"
-    return f"{place} ({found[3]})" if found[3] and not found[3].startswith("<") else place
 
 
 def _pytest(lines: Sequence[str], number: int, line: str) -> _Trace | None:
@@ -228,7 +243,7 @@ def _pytest(lines: Sequence[str], number: int, line: str) -> _Trace | None:
 
 def _frames_at(lines: Sequence[str], number: int) -> _Trace | None:
     """Read a trace of Java, JavaScript or .NET whose first frame is in line *number*."""
-    first, frame, place, end = number, 0, "", number - 1
+    frame, place, end = 0, "", number - 1
     for current in range(number, min(number + _MAX_FRAMES, len(lines)) + 1):
         found = _AT_FRAME.search(lines[current - 1][:_TRACE_CHARS])
         where = _at_place(found[1]) if found is not None else ""
@@ -242,9 +257,7 @@ def _frames_at(lines: Sequence[str], number: int) -> _Trace | None:
         end = current
         if not frame or (_FOREIGN.search(place) and not _FOREIGN.search(f"{found[1]}{where}")):
             frame, place = current, where if ":" in where and "/" in where else found[1]
-    if end < number:
-        return None
-    message = _message_above(lines, first)
+    message = _message_above(lines, number) if end >= number else 0
     if not message:
         return None
     return _Trace(message, _short(lines[message - 1]), frame, shortened(place.strip(), _SHOWN_CHARS), end)
@@ -262,11 +275,8 @@ def _message_above(lines: Sequence[str], number: int) -> int:
         if _raised(lines[place - 1]):
             return place
     above = number - 1
-    return (
-        above
-        if above and _WORDS.search(lines[above - 1]) and number < len(lines) and _AT_FRAME.search(lines[number])
-        else 0
-    )
+    has_words = above and _WORDS.search(lines[above - 1])
+    return above if has_words and number < len(lines) and _AT_FRAME.search(lines[number]) else 0
 
 
 def _above(number: int) -> range:
@@ -349,41 +359,3 @@ def _short(line: str) -> str:
     found = _NAME.search(line[:_MESSAGE_CHARS])
     name = _raised(line) or (found[1] if found is not None else line.strip())
     return name[-_SHOWN_CHARS:]
-
-
-def _distinct(traces: Iterable[_Trace]) -> list[_Trace]:
-    kinds: dict[tuple[str, str], _Trace] = {}
-    for trace in traces:
-        key = (_VARYING.sub("0", trace.raised), trace.place)
-        first = kinds.setdefault(key, trace) if len(kinds) < _MAX_KINDS else kinds.get(key)
-        if first is not None and first is not trace:
-            first.count += 1
-            if len(first.similar) < _MAX_SIMILAR and trace.number != first.number:
-                first.similar.append(trace.number)
-    return list(kinds.values())
-
-
-def _facts(kinds: Sequence[_Trace]) -> Iterator[str]:
-    total = sum(kind.count for kind in kinds)
-    most = sorted(kinds, key=lambda kind: (-kind.count, kind.number))
-    if total == 1:
-        yield fact(f"Stack trace: {_described(kinds[0])}")
-        return
-    different = "all alike" if len(kinds) == 1 else f"{len(kinds):,} different"
-    yield fact(f"Stack traces: {total:,}, {different}")
-    yield from rows("Raised", map(_described, most), most=3)
-
-
-def _described(kind: _Trace) -> str:
-    count = f" x{kind.count:,}" if kind.count > 1 else ""
-    place = f" at {kind.place}" if kind.place else ""
-    return f"{kind.raised}{count} :{kind.number}{place}"
-
-
-def _trace_findings(kinds: Sequence[_Trace], lines: Sequence[str]) -> Iterator[Finding]:
-    for place, kind in enumerate(sorted(kinds, key=lambda kind: (-kind.count, kind.number))):
-        fall = min(max(place - _WORST_KINDS, 0.0), 10.0)
-        form = form_of(lines[kind.number - 1][:_TRACE_CHARS].encode("utf-8", "replace"))
-        yield Finding(kind.number, 98.0 - fall, count=kind.count, similar=tuple(kind.similar), form=form)
-        if kind.frame and kind.frame != kind.number and not _FOREIGN.search(kind.place):
-            yield Finding(kind.frame, 85.0 - fall)

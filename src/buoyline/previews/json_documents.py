@@ -304,7 +304,7 @@ def _flat(values: Sequence[Any]) -> Sequence[ColumnValue]:
         return values
     flat = list[ColumnValue]()
     for value in values:
-        kind = type(value)
+        kind: object = type(value)
         if kind is dict or kind is list:
             flat.append(CONTAINER)
         else:

@@ -61,12 +61,8 @@ def line_blocks(source: Source) -> Iterator[LineBlock]:
 def excerpts_at(source: Source, places: AbstractSet[LinePlace]) -> Mapping[LinePlace, LineExcerpt]:
     r"""Return parts of lines, each from the beginning of its line, or from a place far inside it.
 
-    Args:
-        source: The text.
-        places: The line numbers, 1-based, and the character to show, 0-based.
-
     Returns:
-        The places that exist, without a ``\r`` at the end.
+        The places that exist, in order, without a ``\r`` at the end.
     """
     found: dict[LinePlace, LineExcerpt] = {}
     wanted = sorted(places, reverse=True)
@@ -79,15 +75,13 @@ def excerpts_at(source: Source, places: AbstractSet[LinePlace]) -> Mapping[LineP
         while wanted and wanted[-1][0] < block.first + block.size:
             number, column = wanted.pop()
             hidden_chars = block.hidden_chars if number == block.first else 0
-            found[number, column] = _excerpt(lines[number - block.first], hidden_chars, column)
+            line = lines[number - block.first]
+            if not hidden_chars:
+                line = line.removesuffix("\r")
+            first = column if column >= FAR_CHARS else 0
+            text = line[first : first + MAX_SHOWN_CHARS]
+            found[number, column] = LineExcerpt(first, text, len(line) + hidden_chars)
     return found
-
-
-def _excerpt(line: str, hidden_chars: int, column: int) -> LineExcerpt:
-    if not hidden_chars:
-        line = line.removesuffix("\r")
-    first = column if column >= FAR_CHARS else 0
-    return LineExcerpt(first, line[first : first + MAX_SHOWN_CHARS], len(line) + hidden_chars)
 
 
 _STAMP = re.compile(

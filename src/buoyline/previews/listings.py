@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from buoyline.previews.digest import Digest, Finding, counted, fact, rows, sampled, share, shortened
@@ -82,12 +82,13 @@ def _is_path(line: str) -> bool:
 
 
 def _status(lines: Sequence[str]) -> Digest | None:
-    found = ((number, _STATUS.match(line[:_LINE_CHARS])) for number, line in enumerate(lines, 1))
-    return _states_digest([(number, _state(match[1]), match[2]) for number, match in found if match])
-
-
-def _state(code: str) -> str:
-    return _IN_CONFLICT if code in _CONFLICTS else _STATES.get(code.strip()[:1], "other")
+    entries = list[tuple[int, str, str]]()
+    for number, line in enumerate(lines, 1):
+        if (match := _STATUS.match(line[:_LINE_CHARS])) is not None:
+            code = match[1]
+            state = _IN_CONFLICT if code in _CONFLICTS else _STATES.get(code.strip()[:1], "other")
+            entries.append((number, state, match[2]))
+    return _states_digest(entries)
 
 
 def _long_status(lines: Sequence[str]) -> Digest | None:
@@ -107,7 +108,8 @@ def _states_digest(entries: Sequence[tuple[int, str, str]]) -> Digest | None:
     """Count the states and the folders of files, each with its line number, state and path."""
     if not entries:
         return None
-    states, places = Counter(state for _, state, _ in entries), Counter(_top(path) for _, _, path in entries)
+    states = Counter(state for _, state, _ in entries)
+    places = Counter(path.split("/", 1)[0] + "/" if "/" in path else "." for _, _, path in entries)
     counts = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
     by_place = rows("By folder", (f"{place} {count:,}" for place, count in places.most_common(12)), most=1)
     conflicts = [Finding(number, 90.0, note=_IN_CONFLICT) for number, state, _ in entries if state == _IN_CONFLICT]
@@ -177,26 +179,27 @@ def _digest(form: str, entries: Sequence[_Entry]) -> Digest | None:
     if len(entries) < _LEAST_LINES:
         return None
     files = [entry for entry in entries if not entry.is_folder]
-    names = frozenset(entry.number for entry in entries)
-    return Digest(tuple(_facts(form, entries, files)), tuple(_findings(form, files)), quoted=names, is_free=True)
-
-
-def _facts(form: str, entries: Sequence[_Entry], files: Sequence[_Entry]) -> Iterator[str]:
     folders = len(entries) - len(files)
     of_these = f" ({counted(len(files), 'file')}, {counted(folders, 'folder')})" if folders else ""
     size = sum(entry.size_bytes for entry in files) if form == "long" else 0
-    yield fact(
-        f"Listing ({form}): {counted(len(entries), 'entry', 'entries')}{of_these}{f', {_bytes(size)}' if size else ''}"
-    )
-    if form in {"long", "sizes"}:
-        yield from rows(
-            "Largest",
-            (f"{shortened(entry.path, 60)} {_bytes(entry.size_bytes)} :{entry.number}" for entry in _largest(files)),
-            most=1,
-        )
-    yield from rows("By folder", _by_folder(files or entries), most=1)
-    kinds = Counter(_extension(entry.path) for entry in files).most_common(8)
-    yield from rows("By ending", (f"{kind} {count:,}" for kind, count in kinds if len(kinds) > 1), most=1, chars=120)
+    number = counted(len(entries), "entry", "entries")
+    facts = [fact(f"Listing ({form}): {number}{of_these}{f', {_bytes(size)}' if size else ''}")]
+    has_sizes = form in {"long", "sizes"}
+    largest = sorted(files, key=lambda entry: (-entry.size_bytes, entry.number))[:_LARGEST] if has_sizes else []
+    sizes = (f"{shortened(entry.path, 60)} {_bytes(entry.size_bytes)} :{entry.number}" for entry in largest)
+    facts += rows("Largest", sizes, most=1)
+    facts += rows("By folder", _by_folder(files or entries), most=1)
+    endings = Counter(_extension(entry.path) for entry in files).most_common(8)
+    if len(endings) > 1:
+        facts += rows("By ending", (f"{ending} {count:,}" for ending, count in endings), most=1, chars=120)
+    findings = list[Finding]()
+    for place, entry in enumerate(largest):
+        following = largest[place + 1].size_bytes if place + 1 < len(largest) else entry.size_bytes
+        is_far = place == 0 and entry.size_bytes > _FAR * max(following, 1)
+        note = "largest by far" if is_far else ""
+        findings.append(Finding(entry.number, 84.0 if is_far else 62.0 - place, note=note))
+    names = frozenset(entry.number for entry in entries)
+    return Digest(tuple(facts), tuple(findings), quoted=names, is_free=True)
 
 
 def _by_folder(entries: Sequence[_Entry]) -> list[str]:
@@ -209,18 +212,6 @@ def _by_folder(entries: Sequence[_Entry]) -> list[str]:
         return []
     first = {place: entry.number for place, entry in zip(reversed(places), reversed(entries), strict=True)}
     return [f"{shortened(place, 60)} {count:,} :{first[place]}" for place, count in Counter(places).most_common(12)]
-
-
-def _findings(form: str, files: Sequence[_Entry]) -> Iterator[Finding]:
-    largest = _largest(files) if form in {"long", "sizes"} else []
-    for place, entry in enumerate(largest):
-        following = largest[place + 1].size_bytes if place + 1 < len(largest) else entry.size_bytes
-        is_far = place == 0 and entry.size_bytes > _FAR * max(following, 1)
-        yield Finding(entry.number, 84.0 if is_far else 62.0 - place, note="largest by far" if is_far else "")
-
-
-def _largest(files: Sequence[_Entry]) -> list[_Entry]:
-    return sorted(files, key=lambda entry: (-entry.size_bytes, entry.number))[:_LARGEST]
 
 
 def _size(number: str, unit: str) -> int:
@@ -243,7 +234,3 @@ def _extension(path: str) -> str:
     name = path.rstrip("/").rpartition("/")[2]
     _, dot, ending = name.removeprefix(".").rpartition(".")
     return f".{ending[:12]}" if dot and ending and " " not in ending else "none"
-
-
-def _top(path: str) -> str:
-    return path.split("/", 1)[0] + "/" if "/" in path else "."

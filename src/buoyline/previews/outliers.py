@@ -8,7 +8,7 @@ outlier. All searches are pure, and linear in the number of values except for on
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from math import fsum, isfinite
@@ -61,7 +61,7 @@ class Shapes:
     """The shapes of the lines of a text, and a sample of its lines.
 
     Attributes:
-        counts: How many lines have each shape.
+        counts: The lines of each shape.
         first: The number and the first 160 bytes of the first line of each shape.
         sample: The numbers and bytes of lines from everywhere, the longest of each block among them.
         is_full: Whether there are more shapes than are kept; then only the first lines were counted.
@@ -76,7 +76,16 @@ class Shapes:
     def read(self, block: bytes, lines: Sequence[bytes], number: int) -> None:
         """Add the *lines* of *block*; the first of them has this *number*."""
         if not self.is_full:
-            self._count(block, lines, number)
+            shapes = block.translate(None, _HEX).split(b"\n")
+            counts = Counter(shapes)
+            where = dict(zip(reversed(shapes), range(len(shapes) - 1, -1, -1), strict=True))
+            fresh = [shape for shape in counts if shape not in self.first]
+            self.is_full = len(fresh) > _MAX_SHAPES - len(self.first)
+            for shape in fresh[: _MAX_SHAPES - len(self.first)]:
+                self.first[shape] = (number + where[shape], lines[where[shape]][:_SHAPE_BYTES])
+            if self.is_full:
+                counts = Counter({shape: counts[shape] for shape in self.first if shape in counts})
+            self.counts.update(counts)
         sizes = list(map(len, lines))
         longest = sizes.index(max(sizes))
         places = range(-number % self._step, len(lines), self._step)
@@ -85,18 +94,6 @@ class Shapes:
             self.sample = [line for line in self.sample if line[0] % self._step == 0]
             places = range(-number % self._step, len(lines), self._step)
         self.sample += [(number + place, lines[place][:_SHAPE_BYTES]) for place in sorted({longest, *places})]
-
-    def _count(self, block: bytes, lines: Sequence[bytes], number: int) -> None:
-        shapes = block.translate(None, _HEX).split(b"\n")
-        counts = Counter(shapes)
-        where = dict(zip(reversed(shapes), range(len(shapes) - 1, -1, -1), strict=True))
-        fresh = [shape for shape in counts if shape not in self.first]
-        self.is_full = len(fresh) > _MAX_SHAPES - len(self.first)
-        for shape in fresh[: _MAX_SHAPES - len(self.first)]:
-            self.first[shape] = (number + where[shape], lines[where[shape]][:_SHAPE_BYTES])
-        if self.is_full:
-            counts = Counter({shape: counts[shape] for shape in self.first if shape in counts})
-        self.counts.update(counts)
 
 
 def outlier_lines(shapes: Shapes) -> list[Finding]:
@@ -254,10 +251,7 @@ class Outlier(NamedTuple):
 
 
 def column_outliers(values: Sequence[ColumnValue]) -> list[Outlier]:
-    """Find the values that differ from the others in type, size or form.
-
-    Args:
-        values: The values of one column, in order.
+    """Find the values of one column that differ from the others in type, size or form.
 
     Returns:
         At most three of each kind, the most striking first; none among fewer than eight values.
@@ -284,19 +278,28 @@ def doubt_in(count: int) -> float:
 def _mixed_outliers(values: Sequence[ColumnValue]) -> Iterator[Outlier]:
     kinds = [_KINDS.get(type(value), "object or array") if value != "" else "empty" for value in values]
     counts = Counter(kinds)
-    main, most = counts.most_common(1)[0]
-    if most < len(values):
-        yield from _odd_kinds(kinds, counts, main)
+    main = counts.most_common(1)[0][0]
+    most = max(1, min(_MOST_PER_COLUMN, len(kinds) // 50))
+    odd = {kind for kind, count in counts.items() if kind != main and count <= most}
+    for place, kind in enumerate(kinds) if odd else ():
+        if kind in odd:
+            weight = 88.0 if kind in {"null", "empty"} else 95.0
+            yield Outlier(place, weight, f"{kind}, {counts[main]:,} others are {_PLURALS.get(main, main)}")
     indexes = [place for place, kind in enumerate(kinds) if kind == main]
+    alike = [values[index] for index in indexes]
+    found = list[Outlier]()
     if main == "number":
-        yield from _placed(number_outliers([cast("float", values[index]) for index in indexes]), indexes)
+        found = number_outliers(cast("list[float]", alike))
     elif main == "text":
-        yield from _placed(text_outliers([cast("str", values[index]) for index in indexes]), indexes)
+        found = text_outliers(cast("list[str]", alike))
+    for place, weight, reason in found:
+        yield Outlier(indexes[place], weight, reason)
 
 
 _KINDS: Final[dict[type, str]] = {
     type(None): "null", bool: "true or false", str: "text", float: "number", int: "number",
 }  # fmt: skip
+_PLURALS: Final = {"number": "numbers", "text": "texts", "object or array": "objects or arrays"}
 
 
 def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
@@ -337,7 +340,9 @@ def text_outliers(texts: Sequence[str]) -> list[Outlier]:
     counts = Counter(texts)
     found = _odd_values(texts, counts) or _odd_beginnings(texts)
     if not found and len(counts) <= _MAX_SHAPED:
-        shapes = _shapes(list(counts))
+        # A shape is like "a-0 a 0.0.0.0", which is that of "user-17 at 10.0.0.1".
+        lines = "\n".join([text[:_SHAPED_CHARS].replace("\n", " ") for text in counts])
+        shapes = dict(zip(counts, _forms(lines.encode("utf-8", "replace")), strict=True))
         by_shape = Counter(map(shapes.__getitem__, texts))
         found = _odd_numbers(texts, counts, shapes, by_shape) or _odd_shapes(texts, counts, shapes, by_shape)
     if not found:
@@ -347,25 +352,6 @@ def text_outliers(texts: Sequence[str]) -> list[Outlier]:
         if len(longest) > max(_FAR / 2 * others, 2 * _SHAPED_CHARS):
             found = [Outlier(texts.index(longest), 78.0, f"{len(longest):,} characters, others at most {others:,}")]
     return found
-
-
-def _shapes(texts: Sequence[str]) -> dict[str, bytes]:
-    """Return the form of each text, such as ``a-0 a 0.0.0.0`` of "user-17 at 10.0.0.1"."""
-    lines = "\n".join([text[:_SHAPED_CHARS].replace("\n", " ") for text in texts])
-    return dict(zip(texts, _forms(lines.encode("utf-8", "replace")), strict=True))
-
-
-def _odd_kinds(kinds: Sequence[str], counts: Counter[str], main: str) -> Iterator[Outlier]:
-    most = max(1, min(_MOST_PER_COLUMN, len(kinds) // 50))
-    odd = {kind for kind, count in counts.items() if kind != main and count <= most}
-    for place, kind in enumerate(kinds) if odd else ():
-        if kind in odd:
-            weight = 88.0 if kind in {"null", "empty"} else 95.0
-            yield Outlier(place, weight, f"{kind}, {counts[main]:,} others are {_plural(main)}")
-
-
-def _plural(kind: str) -> str:
-    return {"number": "numbers", "text": "texts", "object or array": "objects or arrays"}.get(kind, kind)
 
 
 def _separate_count(extremes: Sequence[float], other_end: float, total: int) -> int:
@@ -446,10 +432,6 @@ def _odd_shapes(
     like = by_shape.most_common(1)[0][0]
     example = _quoted(next(text for text in counts if shapes[text] == like))
     return [Outlier(texts.index(text), 63.0, f"others are like {example}") for text in odd]
-
-
-def _placed(found: Iterable[Outlier], indexes: Sequence[int]) -> list[Outlier]:
-    return [Outlier(indexes[outlier.place], outlier.weight, outlier.reason) for outlier in found]
 
 
 def _quoted(text: str) -> str:

@@ -5,10 +5,10 @@ Lines may carry numbers of their own, as `cat -n` and file readers of agents wri
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from buoyline.previews.digest import (
     ROW_CHARS,
@@ -26,16 +26,13 @@ from buoyline.previews.digest import (
 )
 from buoyline.previews.source import CONTINUED
 
-# Line numbers inside the text, as ``cat -n`` writes them.
-
-
 _NUMBER = re.compile(r"\s{0,12}(\d{1,7})(?:\u2192|\t| ?\| ?|[:-] ?)")
 _SAMPLE = 200
 _LEAST = 0.85
 
 
 def without_line_numbers(lines: Sequence[str]) -> tuple[list[str], str] | None:
-    """Remove the numbers from *lines*, and say how these differ from the real ones, if they do.
+    """Remove the numbers that ``cat -n`` writes before *lines*, and say how they differ from the real ones.
 
     Returns:
         None if most lines have no number, or the numbers are not consecutive.
@@ -49,23 +46,25 @@ def without_line_numbers(lines: Sequence[str]) -> tuple[list[str], str] | None:
     found = [_NUMBER.match(line) for line in lines]
     texts = [line[match.end() :] if match is not None else "" for line, match in zip(lines, found, strict=True)]
     offsets = Counter(number - int(match[1]) for number, match in enumerate(found, 1) if match is not None)
-    return texts, _note(offsets)
-
-
-def _note(offsets: Counter[int]) -> str:
     offset, count = offsets.most_common(1)[0]
     if count < _LEAST * offsets.total():
-        return "numbers here are of the lines, not those in them"
+        return texts, "numbers here are of the lines, not those in them"
     if offset == 0:
-        return ""
-    return f"numbers here are of the lines; those in them are {abs(offset):,} {'less' if offset > 0 else 'more'}"
+        return texts, ""
+    direction = "less" if offset > 0 else "more"
+    return texts, f"numbers here are of the lines; those in them are {abs(offset):,} {direction}"
+
+
+class Definition(NamedTuple):
+    """A definition or a heading; *rank* is 0 for a public one at the top level, and higher for deeper ones."""
+
+    number: int
+    label: str
+    rank: int
 
 
 # Texts with headings, sections or keys: Markdown, INI and TOML, YAML.
 
-
-Heading: TypeAlias = tuple[int, str, int]
-"""The line number, the text, and the level from 0."""
 
 _MAX_HEADINGS = 20_000
 _LEAST_KEYS = 3
@@ -97,11 +96,8 @@ _YAML = re.compile(r"\s{0,200}(?:- ){0,8}(?:[\w.\"'/$<*&@-][^:{}\[\]]{0,200}:(?:
 _NESTED = re.compile(r" {2,200}\S|- \S")
 
 
-def heading_outline(texts: Sequence[str]) -> tuple[str, list[Heading]] | None:
-    """Return the form of a text and its headings; None for any other form.
-
-    Args:
-        texts: The lines of the text, without line numbers.
+def _heading_outline(texts: Sequence[str]) -> tuple[str, list[Definition]] | None:
+    """Return the form of a text and its headings, ranked by their level; None for any other form.
 
     Returns:
         ``("Markdown", [(1, "# Title", 0), (12, "## Use", 1)])``; at most 20,000 headings.
@@ -109,15 +105,19 @@ def heading_outline(texts: Sequence[str]) -> tuple[str, list[Heading]] | None:
     sample = sampled(texts)
     if len(sample) < _LEAST_KEYS:
         return None
-    for name, is_so, headings in (
-        ("Markdown", _is_markdown, _markdown_headings),
-        ("Sections", _has_sections, _sections),
-        ("YAML", _is_yaml, _keys),
-    ):
-        if is_so(sample):
-            found = headings(texts)
-            return (name, found) if found else None
-    return None
+    if _is_markdown(sample):
+        name, found = "Markdown", _markdown_headings(texts)
+    elif _has_sections(sample):
+        matched = ((number, _SECTION.match(line)) for number, line in enumerate(texts, 1) if line.startswith("["))
+        name, found = "Sections", [(number, f"[{match[1]}]", 0) for number, match in matched if match is not None]
+    elif _is_yaml(sample):
+        top = ((number, line) for number, line in enumerate(texts, 1) if line and not line[0].isspace())
+        matched = ((number, _KEY.match(line)) for number, line in top)
+        name, found = "YAML", [(number, f"{match[1]}:", 0) for number, match in matched if match is not None]
+    else:
+        return None
+    shown = [Definition(number, text.strip()[:_SHOWN_CHARS], level) for number, text, level in found[:_MAX_HEADINGS]]
+    return (name, shown) if shown else None
 
 
 def _is_markdown(sample: Sequence[str]) -> bool:
@@ -128,16 +128,16 @@ def _is_markdown(sample: Sequence[str]) -> bool:
     return deep >= _LEAST_HEADINGS and not is_script and signs - deep > _LEAST_PROSE * len(sample)
 
 
-def _markdown_headings(texts: Sequence[str]) -> list[Heading]:
-    found: list[Heading] = []
+def _markdown_headings(texts: Sequence[str]) -> list[tuple[int, str, int]]:
+    found: list[tuple[int, str, int]] = []
     is_code = False
     for number, line in enumerate(texts, 1):
         if line[:1] not in _MARKS:
             continue
         if _FENCE.match(line):
             is_code = not is_code
-        elif not is_code and (heading := _HEADING.match(line)) and len(found) < _MAX_HEADINGS:
-            found.append((number, _shown(f"{heading[1]} {heading[2]}"), len(heading[1]) - 1))
+        elif not is_code and (heading := _HEADING.match(line)):
+            found.append((number, f"{heading[1]} {heading[2]}", len(heading[1]) - 1))
     return found
 
 
@@ -148,26 +148,11 @@ def _has_sections(sample: Sequence[str]) -> bool:
     return sections >= 1 and settings >= 2 and share(sections + others, len(sample)) >= _LEAST  # noqa: PLR2004
 
 
-def _sections(texts: Sequence[str]) -> list[Heading]:
-    found = ((number, _SECTION.match(line)) for number, line in enumerate(texts, 1) if line.startswith("["))
-    return [(number, _shown(f"[{match[1]}]"), 0) for number, match in found if match is not None][:_MAX_HEADINGS]
-
-
 def _is_yaml(sample: Sequence[str]) -> bool:
     keys = sum(_KEY.match(line) is not None for line in sample)
     nested = sum(_NESTED.match(line) is not None for line in sample)
     is_yaml = sum(_YAML.match(line) is not None for line in sample)
     return keys >= 1 and nested >= _LEAST_NESTED * len(sample) and is_yaml >= _LEAST * len(sample)
-
-
-def _keys(texts: Sequence[str]) -> list[Heading]:
-    top = ((number, _KEY.match(line)) for number, line in enumerate(texts, 1) if line and not line[0].isspace())
-    found = [(number, _shown(f"{match[1]}:"), 0) for number, match in top if match is not None]
-    return found[:_MAX_HEADINGS]
-
-
-def _shown(text: str) -> str:
-    return text.strip()[:_SHOWN_CHARS]
 
 
 # Programming languages. All patterns are RE2's and match within a line. A pattern for the outline has three groups: the
@@ -391,14 +376,6 @@ _UNSAID = frozenset({"def", "function", "const", "let", "var", "fn", "func", "ex
 _DECLARATORS = ("describe(", "it(", "test(")
 
 
-class Definition(NamedTuple):
-    """A definition with its line; *rank* is 0 for a public one at the top level, and higher for deeper ones."""
-
-    number: int
-    label: str
-    rank: int
-
-
 SOURCE_CODE = "Source code"
 """Begins the first fact about a program."""
 
@@ -411,49 +388,65 @@ def outline_digest(lines: Sequence[str]) -> Digest | None:
         their own. None if the text is not source text.
     """
     texts, note = without_line_numbers(lines) or (lines, "")
-    headings = heading_outline(texts)
-    if headings is not None:
-        name, definitions = f"{headings[0]} (", [Definition(*heading) for heading in headings[1]]
-    else:
-        program = _program(texts)
-        if program is None:
-            return None
-        name, definitions = program
-    facts = tuple(_facts(name, len(lines), definitions, note))
-    if headings is not None and headings[0] == "Markdown":
-        prose = tuple(_prose(texts, headings[1]))
-        facts = (*facts[:2], *prose[:1], *facts[2:3], *prose[1:], *facts[3:])
-    return Digest(facts, tuple(_findings(definitions, len(lines))), is_free=True)
+    outline = _heading_outline(texts) or _program(texts)
+    if outline is None:
+        return None
+    name, definitions = outline
+    about = f"{name[:-1]}, " if name.endswith(")") else f"{name} ("  # "Source code (Go, 12 lines)", "YAML (12 lines)"
+    facts = [fact(f"{about}{counted(len(lines), 'line')}{f'; {note}' if note else ''})")]
+    least = min((definition.rank for definition in definitions), default=0)
+    top = [definition for definition in definitions if definition.rank <= least + 1]
+    nested = [definition for definition in definitions if definition.rank > least + 1]
+    facts += rows("Outline", _items(top, len(lines), _MOST_ROWS), most=_MOST_ROWS)
+    most = 1 if len(top) > _MOST_FINDINGS else 2
+    facts += rows("Within", _items(nested, len(lines), most), most=most)
+    if name == "Markdown":
+        prose = _prose(texts, definitions)
+        facts = [*facts[:2], *prose[:1], *facts[2:3], *prose[1:], *facts[3:]]
+    findings = [Finding(found.number, 50.0) for found in _chosen(definitions, len(lines))[:_MOST_FINDINGS]]
+    return Digest(tuple(facts), tuple(findings), is_free=True)
 
 
 def defined_names(lines: Sequence[str], most: int) -> list[str]:
     """Return the most important headings or definitions of a source text in its order; empty for any other text."""
-    headings = heading_outline(lines)
-    program = _program(lines) if headings is None else None
-    definitions = [Definition(*heading) for heading in headings[1]] if headings else program[1] if program else []
+    _, definitions = _heading_outline(lines) or _program(lines) or ("", [])
     chosen = sorted(_chosen(definitions, len(lines))[:most])
     return list(dict.fromkeys(definition.label[:_LABEL_CHARS] for definition in chosen))
 
 
-def _prose(texts: Sequence[str], headings: Sequence[Heading]) -> Iterator[str]:
-    """Yield the first paragraph of a document, and the lines that say how it ends."""
+def _prose(texts: Sequence[str], headings: Sequence[Definition]) -> list[str]:
+    """Return the first paragraph of a document, and the lines that say how it ends, as facts."""
     first = next((number for number, line in enumerate(texts, 1) if _PARAGRAPH.match(line)), 0)
-    below = {number for number, heading, _ in headings if _VERDICT.search(heading)}
-    text = encoded_lines(texts, _PROSE_CHARS)
-    verdicts = [found.number for found in matches(_VERDICT_LINE, text, _MOST_VERDICTS)]
-    for heading in sorted(below):
-        verdicts += [number for number in range(heading + 1, heading + 4) if texts[number - 1 : number] != [""]][:1]
-    numbers = [*([first] if first else []), *sorted(set(verdicts) - {first})[:_MOST_VERDICTS]]
-    for number in numbers:
-        if number <= len(texts):
-            yield fact(f"Text :{number}: {texts[number - 1].strip()[:_PROSE_CHARS]}")
+    verdicts = {found.number for found in matches(_VERDICT_LINE, encoded_lines(texts, _PROSE_CHARS), _MOST_VERDICTS)}
+    for heading in headings:
+        if _VERDICT.search(heading.label):
+            below = range(heading.number + 1, heading.number + 4)
+            verdicts.update([number for number in below if texts[number - 1 : number] != [""]][:1])
+    numbers = [*([first] if first else []), *sorted(verdicts - {first})[:_MOST_VERDICTS]]
+    return [
+        fact(f"Text :{number}: {texts[number - 1].strip()[:_PROSE_CHARS]}")
+        for number in numbers
+        if number <= len(texts)
+    ]
 
 
 def _program(texts: Sequence[str]) -> tuple[str, list[Definition]] | None:
-    language = None if _is_minified(texts) else _language(sampled(texts))
+    """Return the language of a program, such as ``"Source code (Go)"``, and its definitions; None for other texts."""
+    head = [line for line in texts[:200] if line]
+    long_count = sum(len(line) > _MINIFIED_CHARS or line.startswith(CONTINUED) for line in head)
+    language = _language(sampled(texts)) if not head or 2 * long_count <= len(head) else None
     if language is not None:
-        return f"{SOURCE_CODE} ({language.name}, ", _definitions(language, texts)
-    return (f"{SOURCE_CODE} (JavaScript, minified, ", _minified(texts)) if _is_script(texts) else None
+        hits = matches(language.outline, encoded_lines(texts, _LINE_CHARS), _MAX_DEFINITIONS)
+        found = (_definition(language, hit.number, hit.groups) for hit in hits)
+        return f"{SOURCE_CODE} ({language.name})", [definition for definition in found if definition is not None]
+    script = encoded_lines(texts[:_SCRIPT_LINES], _SCRIPT_LINE_CHARS)
+    if len(script) <= _SCRIPT_LINE_CHARS // 10 or match_count(SCRIPT, script) * _CHARS_PER_SIGN <= len(script):
+        return None
+    names: dict[str, Definition] = {}
+    for hit in matches(MINIFIED, encoded_lines(texts, 1 << 16), _MAX_DEFINITIONS):
+        name = "".join(hit.groups)
+        names.setdefault(name, Definition(hit.number, name, 0))
+    return f"{SOURCE_CODE} (JavaScript, minified)", list(names.values())
 
 
 def _language(sample: Sequence[str]) -> Language | None:
@@ -474,34 +467,6 @@ def _language(sample: Sequence[str]) -> Language | None:
     return max(enough, key=lambda pair: pair[0])[1] if enough else None
 
 
-def _is_minified(texts: Sequence[str]) -> bool:
-    head = [line for line in texts[:200] if line]
-    return bool(head) and 2 * sum(len(line) > _MINIFIED_CHARS or line.startswith(CONTINUED) for line in head) > len(
-        head
-    )
-
-
-def _is_script(texts: Sequence[str]) -> bool:
-    head = encoded_lines(texts[:_SCRIPT_LINES], _SCRIPT_LINE_CHARS)
-    return len(head) > _SCRIPT_LINE_CHARS // 10 and match_count(SCRIPT, head) * _CHARS_PER_SIGN > len(head)
-
-
-def _minified(texts: Sequence[str]) -> list[Definition]:
-    found: dict[str, Definition] = {}
-    for hit in matches(MINIFIED, encoded_lines(texts, 1 << 16), _MAX_DEFINITIONS):
-        name = "".join(hit.groups)
-        found.setdefault(name, Definition(hit.number, name, 0))
-    return list(found.values())
-
-
-def _definitions(language: Language, texts: Sequence[str]) -> list[Definition]:
-    found = (
-        _definition(language, hit.number, hit.groups)
-        for hit in matches(language.outline, encoded_lines(texts, _LINE_CHARS), _MAX_DEFINITIONS)
-    )
-    return [definition for definition in found if definition is not None]
-
-
 def _definition(language: Language, number: int, groups: Sequence[str]) -> Definition | None:
     before, words = groups[0], [group for group in groups[1:] if group]
     if not words or words[-1] in _LOCAL:
@@ -518,16 +483,6 @@ def _definition(language: Language, number: int, groups: Sequence[str]) -> Defin
     rank = 2 * min(depth // 2, 4) + (not is_visible) + 2 * is_value
     kind, name = word.strip(" (.!"), words[-1].strip()
     return Definition(number, f"{kind} {name}" if kind and kind not in _UNSAID else name, rank)
-
-
-def _facts(name: str, total: int, definitions: Sequence[Definition], note: str) -> Iterator[str]:
-    yield fact(f"{name}{counted(total, 'line')}{f'; {note}' if note else ''})")
-    ranks = sorted({definition.rank for definition in definitions})
-    top = [definition for definition in definitions if ranks and definition.rank <= ranks[0] + 1]
-    nested = [definition for definition in definitions if ranks and definition.rank > ranks[0] + 1]
-    yield from rows("Outline", _items(top, total, _MOST_ROWS), most=_MOST_ROWS)
-    most = 1 if len(top) > _MOST_FINDINGS else 2
-    yield from rows("Within", _items(nested, total, most), most=most)
 
 
 def _chosen(definitions: Sequence[Definition], total: int) -> list[Definition]:
@@ -559,8 +514,3 @@ def _item(definition: Definition) -> str:
 
 def _width(definition: Definition) -> int:
     return len(_item(definition)) + 2
-
-
-def _findings(definitions: Sequence[Definition], total: int) -> Iterator[Finding]:
-    for definition in _chosen(definitions, total)[:_MOST_FINDINGS]:
-        yield Finding(definition.number, 50.0)

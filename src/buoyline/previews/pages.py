@@ -59,10 +59,7 @@ class _Piece(NamedTuple):
 
 
 def page_digest(lines: Sequence[str]) -> Digest | None:
-    """Summarize an HTML page.
-
-    Args:
-        lines: The lines of the text, without line ends; lines that a view wrapped are joined.
+    """Summarize an HTML page; lines that a view wrapped are joined.
 
     Returns:
         The title, counts, headings with their lines, and the first paragraphs of the article. None if the text is not a
@@ -73,19 +70,30 @@ def page_digest(lines: Sequence[str]) -> Digest | None:
     page = _Page(lines)
     if page.source.count("<") < _LEAST_TAGS and not page.title:
         return None
-    facts = tuple(_facts(page, len(lines)))
+    counts = [(page.source.count(tag) + page.source.count(tag.upper()), noun) for tag, noun in _COUNTED]
+    sizes = ", ".join([counted(len(lines), "line"), *(counted(count, noun) for count, noun in counts if count)])
+    facts = [fact(f"Web page (HTML, {sizes}): {page.title[:140] or 'without a title'}")]
+    headings = page.headings
+    if len(headings) > _SHOWN_HEADINGS:  # those of the article first, by level
+        headings = sorted(
+            headings, key=lambda one: (one[0].heading != "h1", one[0].start < page.head, one[0].heading, one[0].start)
+        )
+    items = (
+        f"{piece.heading} {text[:_HEADING_CHARS].removesuffix('[edit]')} :{page.line_of(piece.start)[0]}"
+        for piece, text in headings
+    )
+    facts += rows("Headings", items, most=3)
+    if not page.texts and (description := page.description()):
+        facts.append(fact(f"Description: {description[:_SHOWN_TEXT_CHARS]}"))
     texts = [
         fact(f"Text :{page.line_of(piece.start)[0]}: {text[: _SHOWN_TEXT_CHARS if not rank else _MORE_TEXT_CHARS]}")
         for rank, (piece, text) in enumerate(page.texts)
     ]
+    shown = [page.line_of(piece.start) for piece, _ in (*page.texts[:1], *headings[:_SHOWN_HEADINGS])]
+    findings = tuple(Finding(number, 58.0 - place, column=column) for place, (number, column) in enumerate(shown))
     scripts = frozenset(number for number, line in enumerate(lines, 1) if len(line) > _SCRIPT_CHARS)
-    return Digest(
-        (*facts[:2], *texts[:2], *facts[2:]),
-        tuple(_findings(page)),
-        parts=tuple(texts[2:]),
-        quoted=scripts,
-        is_free=True,
-    )
+    facts = [*facts[:2], *texts[:2], *facts[2:]]
+    return Digest(tuple(facts), findings, parts=tuple(texts[2:]), quoted=scripts, is_free=True)
 
 
 def page_headings(lines: Sequence[str], most: int) -> list[str]:
@@ -101,21 +109,18 @@ def _is_page(lines: Sequence[str]) -> bool:
     head = "\n".join(line[:_PIECE_CHARS] for line in lines[:120])[:20_000]
     found = _DOCUMENT.search(head)
     # A program may contain a page in a string: a real page begins as one, or has tags in nearly every line.
-    if found is not None and _is_preamble(head[: found.start()]):
-        return True
+    if found is not None:
+        # Comments, response headers or a few lines by its fetcher may precede a page.
+        before = head[: found.start()].lstrip("\ufeff\r\n\t ")
+        is_short = before.count("\n") <= _PREAMBLE_LINES and (not before or before.endswith("\n"))
+        if is_short or before.startswith(("<", "HTTP/")):
+            return True
     sample = sampled(lines, 200)
     begins = sum(line.lstrip().startswith("<") for line in sample)
     if 2 * begins <= len(sample):
         return False
     elements = sum(_ELEMENT.search(line) is not None for line in sample)
     return elements >= _LEAST_TAGS and 2 * elements > len(sample)
-
-
-def _is_preamble(text: str) -> bool:
-    """Check whether *text* may precede a page: comments, response headers, or a few lines by its fetcher."""
-    text = text.lstrip("\ufeff\r\n\t ")
-    is_short = text.count("\n") <= _PREAMBLE_LINES and (not text or text.endswith("\n"))
-    return is_short or text.startswith(("<", "HTTP/"))
 
 
 class _Page:
@@ -170,6 +175,7 @@ class _Page:
         yield from self._piece(start, len(self.text), heading, is_menu=menus > 0)
 
     def _piece(self, start: int, end: int, heading: str, *, is_menu: bool) -> Iterator[_Piece]:
+        """Yield the piece without the blanks before it, if it is a heading or long enough for a sentence."""
         blanks = _BLANKS.match(self.text, start, end)
         start = blanks.end() if blanks is not None else start
         if start < end and (heading or end - start >= _SENTENCE_CHARS):
@@ -202,37 +208,6 @@ def _visible(text: str) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _facts(page: _Page, total: int) -> Iterator[str]:
-    counts = [(page.source.count(tag) + page.source.count(tag.upper()), noun) for tag, noun in _COUNTED]
-    shown = [counted(count, noun) for count, noun in counts if count]
-    yield fact(
-        f"Web page (HTML, {', '.join([counted(total, 'line'), *shown])}): {page.title[:140] or 'without a title'}"
-    )
-    items = (
-        f"{piece.heading} {text[:_HEADING_CHARS].removesuffix('[edit]')} :{page.line_of(piece.start)[0]}"
-        for piece, text in _headings(page)
-    )
-    yield from rows("Headings", items, most=3)
-    if not page.texts and page.description():
-        yield fact(f"Description: {page.description()[:_SHOWN_TEXT_CHARS]}")
-
-
-def _headings(page: _Page) -> list[tuple[_Piece, str]]:
-    """Return the headings; if there are too many, those of the article first, by level."""
-    found = page.headings
-    if len(found) <= _SHOWN_HEADINGS:
-        return found
-    return sorted(
-        found, key=lambda one: (one[0].heading != "h1", one[0].start < page.head, one[0].heading, one[0].start)
-    )
-
-
-def _findings(page: _Page) -> Iterator[Finding]:
-    for place, (piece, _) in enumerate([*page.texts[:1], *_headings(page)[:_SHOWN_HEADINGS]]):
-        number, column = page.line_of(piece.start)
-        yield Finding(number, 58.0 - place, column=column)
-
-
 # Records: paragraphs of ``key: value`` lines, as in control files and many listings.
 
 
@@ -249,13 +224,10 @@ _KEY = re.compile(r"([^\W\d][\w .-]{0,60}(?:\([^()]{0,30}\))?)\s*:(?:\s.*)?")
 
 
 def paragraphs_digest(lines: Sequence[str]) -> Digest | None:
-    """Read *lines* as records and return their number and keys.
-
-    Args:
-        lines: All lines of a text. A line that fits no record makes it another kind of text, as in `query`.
+    """Read all lines of a text as records; a line that fits no record makes it another kind of text, as in `query`.
 
     Returns:
-        One fact; None if the lines are not records or share hardly any key.
+        One fact, the number of records and their keys; None if the lines are not records or share hardly any key.
     """
     counts = Counter[str]()
     records = 0

@@ -141,7 +141,7 @@ class Survey:
         kinds.sort(key=lambda kind: kind.number)
         last = max((kind.number for kind in kinds if kind.weight >= MUST_SHOW_WEIGHT), default=0)
         found, alike = list[Finding](), Counter[str]()
-        parts = {kind.number for kind in kinds if severity.is_part(kind.word)}
+        parts = {kind.number for kind in kinds if kind.word.startswith("E ")}  # a message of pytest, over several lines
         for kind in kinds:
             weight = kind.weight
             is_report = kind.weight >= MUST_SHOW_WEIGHT

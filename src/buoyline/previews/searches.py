@@ -5,7 +5,7 @@ The forms are ``path:line:text`` with ``path-line-text`` for context lines, ``pa
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -42,21 +42,12 @@ _OTHER = ("--", "grep: ", "rg: ")
 
 @dataclass(slots=True)
 class _FileHits:
-    """The first line, and the numbers of hits and context lines in a file."""
+    """The first hit in a file, or its first line, and the numbers of hits and context lines."""
 
     first: int = 0
     hits: int = 0
     around: int = 0
     numbers: list[int] = field(default_factory=list[int])
-
-    def take(self, number: int, *, is_hit: bool) -> None:
-        if is_hit and not self.hits:
-            self.first = number
-        self.first = self.first or number
-        if is_hit and self.hits < _SHOWN_HITS:
-            self.numbers.append(number)
-        self.hits += is_hit
-        self.around += not is_hit
 
 
 def search_digest(lines: Sequence[str]) -> Digest | None:
@@ -134,26 +125,23 @@ def _is_path(path: str, known: dict[str, bool]) -> bool:
     """Check whether the text before the colon can be a path, not a time, an address or a sentence."""
     found = known.get(path)
     if found is None:
-        found = _looks_like_path(path)
+        found = not _NO_PATH.search(path) and not _DATE.match(path) and any(map(str.isalpha, path))
+        if found and " " in path:
+            found = "/" in path.partition(" ")[0] or _EXTENSION.search(path) is not None
         if len(known) < _MAX_PATHS:
             known[path] = found
     return found
-
-
-def _looks_like_path(path: str) -> bool:
-    if _NO_PATH.search(path) or _DATE.match(path) or not any(map(str.isalpha, path)):
-        return False
-    return " " not in path or "/" in path.partition(" ")[0] or _EXTENSION.search(path) is not None
 
 
 def _digest(found: Sequence[_PathLine], lines: Sequence[str], *, is_numbered: bool) -> Digest | None:
     files = _by_file(found)
     if not files or not any("/" in path or _EXTENSION.search(path) for path in files):
         return None
-    hit_count = sum(file.hits for file in files.values())
-    has_columns = is_numbered and _are_messages(found, lines)
-    what = "Messages about files" if has_columns else "Search output"
-    around = sum(file.around for file in files.values())
+    sample = found[:100]
+    columns = (_HIT.match(lines[number - 1][:_LINE_CHARS]) for number, _, _ in sample)
+    are_messages = is_numbered and sum(hit is not None and hit[3] is not None for hit in columns) > len(sample) // 2
+    what = "Messages about files" if are_messages else "Search output"
+    hit_count, around = sum(file.hits for file in files.values()), sum(file.around for file in files.values())
     lines_found = (
         f"{counted(hit_count, 'hit')} and {around:,} lines around them" if around else counted(hit_count, "line")
     )
@@ -164,15 +152,12 @@ def _digest(found: Sequence[_PathLine], lines: Sequence[str], *, is_numbered: bo
     facts = [fact(f"{what}: {lines_found} in {where}"), *rows("Files by hits", items, most=1)]
     binary = [Finding(number, 40.0) for number, line in enumerate(lines, 1) if _BINARY.match(line[:_LINE_CHARS])][:3]
     names = {number: path for path, file in files.items() for number in file.numbers}
-    parts = tuple(_hit(lines[number - 1], number, names[number].removeprefix(folder)) for number in _by_turns(files))
-    quoted = frozenset(() if has_columns else (number for number, _, _ in found))
-    return Digest(tuple(facts), tuple(binary), parts=parts, quoted=quoted, is_free=not has_columns)
-
-
-def _by_turns(files: Mapping[str, "_FileHits"]) -> list[int]:
-    """Return the first hit of each file, then the second ones, and so on, as long as they are worth showing."""
+    # The first hit of each file, then the second ones, and so on.
     turns = zip_longest(*(file.numbers for file in list(files.values())[:_SHOWN_HITS]))
-    return [number for turn in turns for number in turn if number][:_SHOWN_HITS]
+    shown = [number for turn in turns for number in turn if number][:_SHOWN_HITS]
+    parts = tuple(_hit(lines[number - 1], number, names[number].removeprefix(folder)) for number in shown)
+    quoted = frozenset(() if are_messages else (number for number, _, _ in found))
+    return Digest(tuple(facts), tuple(binary), parts=parts, quoted=quoted, is_free=not are_messages)
 
 
 def _hit(line: str, number: int, path: str) -> str:
@@ -183,19 +168,19 @@ def _hit(line: str, number: int, path: str) -> str:
     return fact(f"{shortened(path, _PATH_CHARS)}{place} :{number} {text.strip()[:_HIT_CHARS]}")
 
 
-def _are_messages(found: Sequence[_PathLine], lines: Sequence[str]) -> bool:
-    sample = found[:100]
-    columns = (_HIT.match(lines[number - 1][:_LINE_CHARS]) for number, _, _ in sample)
-    return sum(hit is not None and hit[3] is not None for hit in columns) > len(sample) // 2
-
-
 def _by_file(found: Sequence[_PathLine]) -> dict[str, _FileHits]:
     """Group the lines by file; an absolute and a relative spelling of one path count as one file."""
     paths = {path for _, path, _ in found}
     names = _relative_names(paths) if len(paths) <= _MAX_PATHS else {}
     files = defaultdict[str, _FileHits](_FileHits)
     for number, path, is_hit in found:
-        files[names.get(path, path)].take(number, is_hit=is_hit)
+        file = files[names.get(path, path)]
+        if not file.first or (is_hit and not file.hits):
+            file.first = number
+        if is_hit and file.hits < _SHOWN_HITS:
+            file.numbers.append(number)
+        file.hits += is_hit
+        file.around += not is_hit
     return dict(files)
 
 

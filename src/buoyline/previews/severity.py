@@ -246,11 +246,6 @@ def word_class(word: str) -> str:
     return _DIGITS.sub("0", word).strip().lower()
 
 
-def is_part(word: str) -> bool:
-    """Check whether lines with *word* continue the message of the line above, if that line has it, too."""
-    return word.startswith("E ")
-
-
 def is_verdict(line: str) -> bool:
     """Check whether a line reports how a whole run ended."""
     return _VERDICT.search(line[:_LOOKED_AT]) is not None

@@ -3,7 +3,7 @@
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from buoyline.previews.digest import Digest, Finding
 from buoyline.previews.outliers import ColumnValue, column_outliers
@@ -36,19 +36,33 @@ def table_digest(lines: Sequence[str]) -> Digest | None:
     if len(rows) < _LEAST_ROWS:
         return None
     widths = list(map(len, rows))
-    width = Counter(widths).most_common(1)[0][0]
+    counts = Counter(widths)
+    width = counts.most_common(1)[0][0]
     even = [row for row in rows if len(row) == width]
     if width < 2 or len(even) < _MOST * len(rows):  # noqa: PLR2004 - one field is no table
         return None
     has_header = _is_header(even)
     names = even[0] if has_header else [f"column {place}" for place in range(1, width + 1)]
     placed = [number for number, fields in zip(numbers, widths, strict=True) if fields == width]
-    body = slice(1 if has_header else 0, None)
-    findings = [*_ragged(zip(numbers, widths, strict=True), width), *_odd_cells(placed[body], even[body], names)]
+    ragged = [(number, fields) for number, fields in zip(numbers, widths, strict=True) if fields != width]
+    ragged.sort(key=lambda row: (counts[row[1]], row[0]))
+    findings = [
+        Finding(number, 93.0 if counts[fields] <= _MAX_RAGGED // 2 else 60.0, note=f"{fields} fields, others {width}")
+        for number, fields in ragged[:_MAX_RAGGED]
+    ]
+    first = 1 if has_header else 0
+    for name, cells in zip(names, zip(*even[first:], strict=True), strict=False):
+        for outlier in column_outliers(_column(cells)):
+            # A row may be cut before the cell.
+            is_long = sum(map(len, even[first + outlier.place])) > _SHORT_ROW_CHARS
+            cell = f' "{_word(cells[outlier.place])}"' if is_long else ""
+            note = f"{_word(name)}{cell}: {outlier.reason}"
+            findings.append(Finding(placed[first + outlier.place], outlier.weight, note=note))
+    findings.sort(key=lambda found: -found.weight)
     shown = ", ".join(map(_word, names[:_SHOWN_COLUMNS])) + (", ..." if width > _SHOWN_COLUMNS else "")
     head = [Finding(placed[0], 96.0)] if has_header else []
     fact = f"Table: {len(rows) - has_header:,} rows, {width} columns: {shown}"
-    return Digest((fact,), (*head, *sorted(findings, key=lambda found: -found.weight)[:_MAX_FINDINGS]))
+    return Digest((fact,), (*head, *findings[:_MAX_FINDINGS]))
 
 
 def is_table(lines: Sequence[str]) -> bool:
@@ -100,24 +114,6 @@ def _is_header(rows: Sequence[Sequence[str]]) -> bool:
         return False
     has_numbers = any(isinstance(_value(cell), float) for row in rows[1:20] for cell in row)
     return has_numbers or not any(cell in first for row in rows[1:] for cell in row)
-
-
-def _ragged(rows: Iterable[tuple[int, int]], width: int) -> Iterator[Finding]:
-    ragged = [(number, fields) for number, fields in rows if fields != width]
-    counts = Counter(fields for _, fields in ragged)
-    ragged.sort(key=lambda row: (counts[row[1]], row[0]))
-    for number, fields in ragged[:_MAX_RAGGED]:
-        weight = 93.0 if counts[fields] <= _MAX_RAGGED // 2 else 60.0
-        yield Finding(number, weight, note=f"{fields} fields, others {width}")
-
-
-def _odd_cells(numbers: Sequence[int], rows: Sequence[Sequence[str]], names: Sequence[str]) -> Iterator[Finding]:
-    for name, cells in zip(names, zip(*rows, strict=True), strict=False):
-        for outlier in column_outliers(_column(cells)):
-            number, row = numbers[outlier.place], rows[outlier.place]
-            # A row may be cut before the cell.
-            cell = f' "{_word(cells[outlier.place])}"' if sum(map(len, row)) > _SHORT_ROW_CHARS else ""
-            yield Finding(number, outlier.weight, note=f"{_word(name)}{cell}: {outlier.reason}")
 
 
 def _column(cells: Sequence[str]) -> Sequence[ColumnValue]:
