@@ -232,7 +232,6 @@ def _unbased(text: str) -> str:
 
 
 def _size_of(head: str, kind: str) -> str:
-    """Return the width and height of a PNG image from its header."""
     if "PNG" not in kind.upper() or len(head) < 24:  # noqa: PLR2004 - where its header ends
         return ""
     width, height = (int.from_bytes(head[place : place + 4].encode("latin-1"), "big") for place in (16, 20))

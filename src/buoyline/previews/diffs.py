@@ -93,8 +93,6 @@ class _Hunk(NamedTuple):
 
 @dataclass(slots=True)
 class _File:
-    """The changes to one file."""
-
     number: int
     old: str = ""
     new: str = ""
@@ -218,7 +216,6 @@ class _DiffReader:
 
 
 def _header_paths(line: str) -> tuple[str, str]:
-    """Return the old and the new path of a line that begins a file."""
     line = line[: 2 * _MAX_PATH_CHARS]
     if line.startswith("diff --git "):
         names = line.removeprefix("diff --git ")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from buoyline.previews.lines import FAR_CHARS
@@ -88,8 +89,7 @@ def by_place(findings: Iterable[Finding]) -> list[Finding]:
     """Merge the findings of each place into the heaviest one; the heaviest place comes first.
 
     A finding without a note takes that of another one at its place; one that knows other lines of its form takes the
-    weight of the heaviest one instead. A place is a whole line, or the part of a long line
-    that a preview shows at once.
+    weight of the heaviest one instead. A place is a line, or the part of a long line that a preview shows at once.
     """
     found: dict[tuple[int, int], Finding] = {}
     for finding in sorted(findings, key=lambda finding: -finding.weight):
@@ -207,10 +207,9 @@ _MAX_BYTES = 16_000_000
 
 
 class PatternMatch(NamedTuple):
-    """A match: its line, 1-based, its first byte, 0-based, and its groups, empty if they took no part."""
+    """The line of a match, 1-based, and its groups, empty if they took no part."""
 
     number: int
-    column: int
     groups: tuple[str, ...]
 
 
@@ -245,14 +244,12 @@ def encoded_lines(lines: Sequence[str], chars: int) -> bytes:
 def matches(pattern: LinearPattern, text: bytes, most: int) -> Iterator[PatternMatch]:
     """Yield the first *most* matches of *pattern* in *text*, in order."""
     number, position = 1, 0
-    for count, found in enumerate(pattern.compiled.finditer(text)):
-        if count >= most:
-            return
+    for found in islice(pattern.compiled.finditer(text), most):
         start = found.start()
         number += text.count(b"\n", position, start)
         position = start
         groups = tuple((group or b"").decode("utf-8", "replace") for group in found.groups())
-        yield PatternMatch(number, start - (text.rfind(b"\n", 0, start) + 1), groups)
+        yield PatternMatch(number, groups)
 
 
 def match_count(pattern: LinearPattern, text: bytes) -> int:

@@ -88,7 +88,6 @@ def _of_failed_tests(found: Iterator[PatternMatch]) -> Iterator[list[PatternMatc
 
 
 def _message(line: str) -> str:
-    """Return the message of a line, without its place."""
     return line.partition(_WORD)[2].partition(": ")[2][:_FAILURE_CHARS].strip()
 
 

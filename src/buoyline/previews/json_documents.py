@@ -153,7 +153,6 @@ def _members(
 
 
 def _key(document: str, position: int) -> tuple[str, int]:
-    """Return a key and the offset of its value."""
     if document[position : position + 1] != '"':
         raise json.JSONDecodeError("no key", document, position)
     key, end = _scanned(document, position)
@@ -213,7 +212,6 @@ class _Column:
         return (*self.parent.path(self.owners[place]), key)
 
     def children(self) -> Iterator["_Column"]:
-        """Yield the columns of the members of these values."""
         if not {dict, list} & set(map(type, self.values)):
             return
         fields = list[int]()
@@ -304,11 +302,12 @@ def _flat(values: Sequence[Any]) -> Sequence[ColumnValue]:
         return values
     flat = list[ColumnValue]()
     for value in values:
-        kind: object = type(value)
-        if kind is dict or kind is list:
+        if isinstance(value, (dict, list)):
             flat.append(CONTAINER)
+        elif isinstance(value, int) and not -_LARGEST < value < _LARGEST:
+            flat.append(str(value))
         else:
-            flat.append(value if kind is not int or -_LARGEST < value < _LARGEST else str(value))
+            flat.append(value)
     return flat
 
 
@@ -563,7 +562,6 @@ def is_document(text: str) -> bool:
 
 
 def _is_lines(text: str) -> bool:
-    """Check whether the first lines are JSON values each."""
     lines = text[:_HEAD_CHARS].split("\n", 3)[:2]
     return len(lines) > 1 and all(_record(line) is not None for line in lines)
 
@@ -621,7 +619,6 @@ def _joined_lines(lines: Sequence[str]) -> list[tuple[int, str]]:
 
 
 def _record(line: str) -> object:
-    """Return the JSON object or array of a line, else None."""
     if line.lstrip()[:1] not in {"{", "["}:
         return None
     try:

@@ -255,12 +255,7 @@ def plan_preview(
 ) -> PreviewPlan:
     """Choose the lines that may be shown: findings, first and last lines, at most one per four tokens.
 
-    Args:
-        digest: What is known about the text.
-        total: The number of its lines.
-        chars: The number of its characters.
-        max_tokens: The limit of the preview.
-        prefix: The prefix that nearly all lines share; it is named once and left out.
+    The text has *total* lines and *chars* characters. A *prefix* of nearly all lines is named once and left out.
     """
     most = max(max_tokens // _TOKENS_PER_ROW, 2)
     # The first fact describes the whole text; the others weigh less than an outlier.
@@ -401,7 +396,12 @@ def _widths(rows: Sequence[_PreviewRow], budget: PreviewBudget, least: tuple[int
         # Counting takes longer than a bound by the characters.
         if sum(len(str(row)) for row in needed) > _MOST_CHARS_PER_TOKEN * budget.room_tokens:
             continue
-        if sum(budget.cost(row) for row in needed) <= _MUST_SHARE * budget.room_tokens:
+        cost = 0
+        for row in needed:
+            cost += budget.cost(row)
+            if cost > _MUST_SHARE * budget.room_tokens:
+                break
+        else:
             return widths
     return least
 

@@ -51,8 +51,6 @@ _STATES = {
 
 
 class _Entry(NamedTuple):
-    """A file or a folder in a listing."""
-
     number: int
     path: str
     is_folder: bool = False
@@ -68,10 +66,21 @@ def listing_digest(lines: Sequence[str]) -> Digest | None:
     sample = sampled(lines)
     if len(sample) < _LEAST_LINES:
         return None
-    for patterns, read in _FORMS:
-        if share(sum(any(pattern.match(line) for pattern in patterns) for line in sample), len(sample)) >= _LEAST:
+    for pattern, read in _FORMS:
+        if _are_mostly(pattern.match, sample):
             return read(lines)
-    return _paths(lines) if share(sum(map(_is_path, sample)), len(sample)) >= _LEAST else None
+    return _paths(lines) if _are_mostly(_is_path, sample) else None
+
+
+def _are_mostly(is_so: Callable[[str], object], sample: Sequence[str]) -> bool:
+    """Check whether *is_so* holds for most lines; the first ones tell most texts apart."""
+    others = 0
+    for line in sample:
+        if not is_so(line):
+            others += 1
+            if share(len(sample) - others, len(sample)) < _LEAST:
+                return False
+    return True
 
 
 def _is_path(line: str) -> bool:
@@ -166,12 +175,16 @@ def _paths(lines: Sequence[str]) -> Digest | None:
     return _digest("paths", entries)
 
 
-_FORMS: tuple[tuple[tuple[re.Pattern[str], ...], Callable[[Sequence[str]], Digest | None]], ...] = (
-    ((_LONG, _SUMMARY, _FOLDER), _long),
-    ((_BRANCH, _SUMMARY), _tree),
-    ((_SIZED,), _sized),
-    ((_STATUS, _STATUS_HEAD), _status),
-    ((_LONG_STATUS, _LONG_STATUS_REST), _long_status),
+def _any_of(*patterns: re.Pattern[str]) -> re.Pattern[str]:
+    return re.compile("|".join(pattern.pattern for pattern in patterns))
+
+
+_FORMS: tuple[tuple[re.Pattern[str], Callable[[Sequence[str]], Digest | None]], ...] = (
+    (_any_of(_LONG, _SUMMARY, _FOLDER), _long),
+    (_any_of(_BRANCH, _SUMMARY), _tree),
+    (_SIZED, _sized),
+    (_any_of(_STATUS, _STATUS_HEAD), _status),
+    (_any_of(_LONG_STATUS, _LONG_STATUS_REST), _long_status),
 )
 
 

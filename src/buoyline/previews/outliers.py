@@ -110,7 +110,7 @@ def _odd_forms(shapes: Shapes, total: int) -> list[Finding]:
     if not names:
         return []
     forms = b"\n".join(names).translate(None, _LETTERS + _HIGH).split(b"\n")
-    counts = Counter[bytes]()
+    counts = defaultdict[bytes, int](int)
     for shape, form in zip(names, forms, strict=True):
         counts[form] += shapes.counts[shape]
     usual = sum(count for count in counts.values() if count > max(2, total // 100))
@@ -140,7 +140,7 @@ def _rare_lines(shapes: Shapes) -> list[Finding]:
     forms = _forms(text)
     word_counts = Counter(chain.from_iterable(words))
     sign_counts = Counter(chain.from_iterable([line.split() for line in signs]))
-    form_counts, beginnings = Counter[bytes](), Counter[bytes]()
+    form_counts, beginnings = defaultdict[bytes, int](int), defaultdict[bytes, int](int)
     for name, held, form in zip(names, words, forms, strict=True):
         count = shapes.counts[name]
         form_counts[form] += count
@@ -175,6 +175,8 @@ def _forms(text: bytes) -> list[bytes]:
     """Return the form of each line: words become ``a``, numbers become ``0``."""
     forms = text.translate(_FORM)
     for sign in (b"a", b"0"):
+        # Most words have several letters, so that this takes a quarter less time.
+        forms = forms.replace(4 * sign, sign).replace(3 * sign, sign)
         while 2 * sign in forms:
             forms = forms.replace(2 * sign, sign)
     return forms.split(b"\n")

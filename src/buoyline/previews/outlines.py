@@ -123,9 +123,10 @@ def _heading_outline(texts: Sequence[str]) -> tuple[str, list[Definition]] | Non
 def _is_markdown(sample: Sequence[str]) -> bool:
     headings = [found[1] for found in map(_HEADING.match, sample) if found is not None]
     deep = sum(len(marks) > 1 for marks in headings)
+    if deep < _LEAST_HEADINGS or sample[0].startswith("#!"):
+        return False
     signs = sum(_PROSE.match(line) is not None for line in sample)
-    is_script = sample[0].startswith("#!")
-    return deep >= _LEAST_HEADINGS and not is_script and signs - deep > _LEAST_PROSE * len(sample)
+    return signs - deep > _LEAST_PROSE * len(sample)
 
 
 def _markdown_headings(texts: Sequence[str]) -> list[tuple[int, str, int]]:
@@ -143,16 +144,19 @@ def _markdown_headings(texts: Sequence[str]) -> list[tuple[int, str, int]]:
 
 def _has_sections(sample: Sequence[str]) -> bool:
     sections = sum(_SECTION.match(line) is not None and not line.startswith(" ") for line in sample)
-    settings = sum("=" in line and _SETTING.match(line) is not None for line in sample)
-    others = sum(_SETTING.match(line) is not None for line in sample)
-    return sections >= 1 and settings >= 2 and share(sections + others, len(sample)) >= _LEAST  # noqa: PLR2004
+    if not sections:
+        return False
+    others = [line for line in sample if _SETTING.match(line)]
+    settings = sum("=" in line for line in others)
+    return settings >= 2 and share(sections + len(others), len(sample)) >= _LEAST  # noqa: PLR2004 - one may be chance
 
 
 def _is_yaml(sample: Sequence[str]) -> bool:
-    keys = sum(_KEY.match(line) is not None for line in sample)
-    nested = sum(_NESTED.match(line) is not None for line in sample)
-    is_yaml = sum(_YAML.match(line) is not None for line in sample)
-    return keys >= 1 and nested >= _LEAST_NESTED * len(sample) and is_yaml >= _LEAST * len(sample)
+    if not any(map(_KEY.match, sample)):
+        return False
+    if sum(_NESTED.match(line) is not None for line in sample) < _LEAST_NESTED * len(sample):
+        return False
+    return sum(_YAML.match(line) is not None for line in sample) >= _LEAST * len(sample)
 
 
 # Programming languages. All patterns are RE2's and match within a line. A pattern for the outline has three groups: the

@@ -146,7 +146,6 @@ class _Page:
         return number, position - self._starts[number - 1] + self._skipped[number - 1]
 
     def words(self, piece: _Piece) -> str:
-        """Return the visible text of a piece."""
         text = self.text[piece.start : min(piece.end, piece.start + 4 * _PIECE_CHARS)]
         return " ".join(unescape(_TAG.sub("", text)).split())[:_PIECE_CHARS]
 

@@ -64,8 +64,6 @@ _REPORTED = 0.05
 
 @dataclass(slots=True)
 class _ErrorKind:
-    """A kind of error line."""
-
     number: int
     weight: float
     column: int
@@ -157,8 +155,8 @@ class Survey:
             word = kind.word if is_report else ""
             form = severity.form_of(kind.line) if is_report else b""
             found.append(Finding(kind.number, weight, kind.column, kind.count, tuple(kind.similar), "", word, form))
-        verdict = self._verdict()
-        return [*found, Finding(verdict, 98.0)] if verdict else found
+        verdict = severity.last_verdict(self.tail)
+        return found if verdict is None else [*found, Finding(self.lines - verdict, 98.0)]
 
     def _find_errors(self, content: bytes, lines: Sequence[bytes], first: int) -> None:
         hits = list(islice(severity.candidates(content), _MAX_HITS_PER_BLOCK))
@@ -240,19 +238,8 @@ class Survey:
             self._kinds[kind] = None
         self._kinds = dict(islice(self._kinds.items(), _MAX_KINDS)) | dict(errors[: 2 * MAX_ERROR_KINDS])
 
-    def _verdict(self) -> int:
-        """Return the number of the last line that reports how the run ended, if possible not a bare word; else 0."""
-        bare = 0
-        for place, line in enumerate(reversed(self.tail)):
-            if severity.is_verdict(line.removesuffix("\r")):
-                if not severity.is_bare_word(line):
-                    return self.lines - place
-                bare = bare or self.lines - place
-        return bare
-
 
 def _kind_at(content: bytes, position: int) -> bytes:
-    """Return the kind of the line around *position*."""
     end = content.find(b"\n", position)
     line = content[content.rfind(b"\n", 0, position) + 1 : len(content) if end < 0 else end]
     return line.translate(None, _DIGITS)
@@ -334,7 +321,9 @@ def text_digest(survey: Survey) -> Digest:
             errors = _quieter(errors, records.quoted)
         return _of_the_beginning(records, len(lines), survey) + errors
     found = _first(KIND_READERS, lines)
-    if found is not None and found.facts[0].startswith(SOURCE_CODE) and _is_run(errors, len(lines)):
+    reports = sum(finding.count for finding in errors.findings if finding.word)
+    is_run = reports >= _LEAST_REPORTS and reports > _REPORTED * len(lines)  # of a compiler or a test runner
+    if found is not None and is_run and found.facts[0].startswith(SOURCE_CODE):
         found = None  # it quotes the program
     if not survey.has_shapes and (found is None or not found.is_free):
         content = survey.held.encode("utf-8", "surrogatepass")
@@ -352,12 +341,6 @@ def text_digest(survey: Survey) -> Digest:
         ]
     kind = _of_the_beginning(found or Digest(), len(lines), survey)
     return kind + (document or Digest()) + errors + Digest(findings=tuple(outliers))
-
-
-def _is_run(errors: Digest, lines: int) -> bool:
-    """Check whether so many of the lines report errors that they are the output of a compiler or a test runner."""
-    reports = sum(finding.count for finding in errors.findings if finding.word)
-    return reports >= _LEAST_REPORTS and reports > _REPORTED * lines
 
 
 def _quieter(errors: Digest, quoted: frozenset[int]) -> Digest:

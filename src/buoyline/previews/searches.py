@@ -60,11 +60,12 @@ def search_digest(lines: Sequence[str]) -> Digest | None:
     sample = sampled(lines)
     if len(sample) < _LEAST_LINES:
         return None
+    sample_count = _countable(sample)
     for read, is_numbered in ((_numbered, True), (_headed, True), (_unnumbered, False)):
-        if share(*_coverage(read(sample), sample)) < _LEAST - 0.1:
+        if share(sum(1 for _ in read(sample)), sample_count) < _LEAST - 0.1:
             continue
         found = list(read(lines))
-        if share(*_coverage(iter(found), lines)) >= _LEAST:
+        if share(len(found), _countable(lines)) >= _LEAST:
             return _digest(found, lines, is_numbered=is_numbered)
     return None
 
@@ -73,9 +74,8 @@ _PathLine = tuple[int, str, bool]
 """The line number, the path that the line names, and whether the line is a hit."""
 
 
-def _coverage(found: Iterator[_PathLine], lines: Sequence[str]) -> tuple[int, int]:
-    total = sum(bool(line.strip()) and not line.startswith(_OTHER) for line in lines)
-    return sum(1 for _ in found), total
+def _countable(lines: Sequence[str]) -> int:
+    return sum(bool(line.strip()) and not line.startswith(_OTHER) for line in lines)
 
 
 def _numbered(lines: Sequence[str]) -> Iterator[_PathLine]:

@@ -5,8 +5,8 @@ at the speed of memory; one set of patterns judges each of them in a single pass
 """
 
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, Final
 
@@ -161,10 +161,7 @@ _BARE_WORD: Final = re.compile(r"\W{0,20}(?:FAIL|FAILED|PASS|ok|error|Error|ERRO
 
 
 def candidates(lines: bytes) -> Iterator[tuple[int, bytes]]:
-    r"""Yield the offset and the characters of words that may report an error.
-
-    Args:
-        lines: UTF-8, with ``\n`` between them.
+    """Yield the offset and the characters of words that may report an error.
 
     Yields:
         One for each line, and of a long line one every 2,000 bytes, at most 40.
@@ -246,18 +243,24 @@ def word_class(word: str) -> str:
     return _DIGITS.sub("0", word).strip().lower()
 
 
-def is_verdict(line: str) -> bool:
-    """Check whether a line reports how a whole run ended."""
-    return _VERDICT.search(line[:_LOOKED_AT]) is not None
+def last_verdict(lines: Sequence[str]) -> int | None:
+    """Return how many lines follow the last one that reports how a whole run ended; None if none does.
+
+    A line with more than a bare word such as "FAIL" is preferred.
+    """
+    bare = None
+    for place, line in enumerate(reversed(lines)):
+        if _VERDICT.search(line.removesuffix("\r")[:_LOOKED_AT]):
+            if not _BARE_WORD.fullmatch(line[:_LOOKED_AT]):
+                return place
+            bare = place if bare is None else bare
+    return bare
 
 
-def is_bare_word(line: str) -> bool:
-    """Check whether a line is a single word for the result of a run."""
-    return _BARE_WORD.fullmatch(line[:_LOOKED_AT]) is not None
-
-
-def _judged(line: bytes) -> set[int]:
-    return {_JUDGED[place][0] for place in _judges().Match(line) or ()}
+@lru_cache(maxsize=2)  # without its gutter, a line is judged for code and for errors
+def _judged(line: bytes) -> frozenset[int]:
+    places: list[int] = _judges().Match(line) or []
+    return frozenset(_JUDGED[place][0] for place in places)
 
 
 @cache

@@ -76,6 +76,8 @@ def _delimiter_of(sample: Sequence[str]) -> str | None:
         return None
     best, share = None, _MOST
     for delimiter in _DELIMITERS:
+        if sum(delimiter in row for row in rows) <= share * len(rows):
+            continue  # fewer rows than that have two fields
         widths = Counter(map(len, _rows(rows, delimiter)[1]))
         width, count = max(widths.items(), key=lambda found: found[1], default=(0, 0))
         if width > 1 and count / len(rows) > share:
