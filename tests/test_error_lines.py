@@ -94,7 +94,7 @@ def test_a_repeated_error_says_where_it_was_first_and_last() -> None:
 
 
 def test_behind_much_trouble_the_worst_is_still_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("buoyline.previews.preview"), "_MAX_JUDGED", 0)
+    monkeypatch.setattr(import_module("buoyline.previews.severity"), "_MAX_JUDGED", 0)
     lines = [f"WARN timeout of peer {n}" for n in range(4_000)]
     lines[3_500] = "FATAL storage: the volume is gone"
     assert "3501: FATAL storage: the volume is gone" in preview("\n".join(lines), 120, COUNTER)

@@ -264,7 +264,10 @@ def shape_of(value: object, *, depth: int = 2) -> str:
         return f"{{{', '.join([*shown, *more])}}}"
     if is_array(value):
         return f"[{len(value):,} {_elements(value)}]" if value else "[]"
-    return _scalar(value)
+    if isinstance(value, str):
+        is_short = len(value) <= _SHOWN_CHARS
+        return json.dumps(visible(value), ensure_ascii=False) if is_short else f"text of {len(value):,}"
+    return json.dumps(value)[:_SHOWN_CHARS]
 
 
 def odd_values(document: object) -> list[OddValue]:
@@ -376,12 +379,6 @@ def _elements(array: Sequence[object]) -> str:
     if kind == "objects":
         return f"objects like {shape_of(first, depth=2)}"
     return kind if count > 1 else kind.removesuffix("s")
-
-
-def _scalar(value: object) -> str:
-    if not isinstance(value, str):
-        return json.dumps(value)[:_SHOWN_CHARS]
-    return json.dumps(visible(value), ensure_ascii=False) if len(value) <= _SHOWN_CHARS else f"text of {len(value):,}"
 
 
 _RECORD_CHARS = 160

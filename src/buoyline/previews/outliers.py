@@ -405,10 +405,10 @@ def _odd_numbers(
     texts: Sequence[str], counts: Counter[str], shapes: dict[str, bytes], by_shape: Counter[bytes]
 ) -> list[Outlier]:
     """Find texts of the most common shape in which one number lies apart."""
-    usual = by_shape.most_common(1)[0][0]
-    alike = [text for text in counts if shapes[text] == usual]
-    if b"0" not in usual or sum(counts[text] for text in alike) < 2 * _LEAST:
+    usual, count = by_shape.most_common(1)[0]
+    if b"0" not in usual or count < 2 * _LEAST:
         return []
+    alike = [text for text in counts if shapes[text] == usual]
     rows = [
         [float(number) for number in _NUMBER.findall(text[:_SHAPED_CHARS])]
         for text in alike

@@ -7,43 +7,29 @@ block, so the time is linear, and each call is short enough for an event loop in
 """
 
 import re
-from bisect import bisect_right
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, islice
 from typing import Final
 
-from buoyline.previews import severity
 from buoyline.previews.binary import binary_digest, is_binary
 from buoyline.previews.diffs import diff_digest
-from buoyline.previews.digest import MAX_ERROR_KINDS, MUST_SHOW_WEIGHT, Digest, Finding, without_colors
+from buoyline.previews.digest import MUST_SHOW_WEIGHT, Digest, Finding, without_colors
 from buoyline.previews.failures import failure_digest, trace_digest
 from buoyline.previews.json_documents import document_digest, is_document, records_digest
 from buoyline.previews.layout import PreviewBudget, plan_preview, render_preview, render_whole
-from buoyline.previews.lines import FAR_CHARS, LineBlock, excerpts_at, line_blocks, shared_prefix
+from buoyline.previews.lines import LineBlock, excerpts_at, line_blocks, shared_prefix
 from buoyline.previews.listings import listing_digest
 from buoyline.previews.outliers import Shapes, outlier_lines
 from buoyline.previews.outlines import SOURCE_CODE, outline_digest
 from buoyline.previews.pages import page_digest, paragraphs_digest
 from buoyline.previews.searches import search_digest
+from buoyline.previews.severity import ErrorLines, last_verdict
 from buoyline.previews.source import CONTINUED, Source, TextSource, count_lines
 from buoyline.previews.tables import is_table, table_digest
 from buoyline.tokens import TextCounter
 
 _COLOUR = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
-_DIGITS = b"0123456789"
-_MAX_SIMILAR = 3
-_MAX_KINDS = 20_000
-# Judging a line takes 5 to 20 microseconds. The first limit holds for the whole text, the second for each block; beyond
-# both, only the most severe lines are judged.
-_MAX_JUDGED = 800
-_MAX_JUDGED_PER_BLOCK = 200
-_MAX_HITS_PER_BLOCK = 1_000
-_CONTEXT_BYTES = 200
-_BEFORE_CHARS = 30
-_JUDGED_BYTES = 600
-_SUSPECT = 60.0
 _VERDICT_LINES = 40
 _LINE_CHARS = 4_000
 _HEAD_CHARS = 20_000
@@ -58,27 +44,7 @@ _MOST_CHARS_PER_TOKEN = 128
 _QUIET_WEIGHTS = (72.5, 70.5, 65.0)
 _CODE_WEIGHT = 40.0
 _LEAST_REPORTS = 3
-_REPEATED = 2.0
 _REPORTED = 0.05
-
-
-@dataclass(slots=True)
-class _ErrorKind:
-    number: int
-    weight: float
-    column: int
-    word: str
-    line: bytes
-    count: int = 0
-    similar: list[int] = field(default_factory=list[int])
-
-    def add(self, numbers: Sequence[int]) -> None:
-        """Count more lines of the kind; the numbers of the next ones and of the last are kept."""
-        self.count += len(numbers)
-        others = [number for number in numbers[: _MAX_SIMILAR + 1] if number != self.number]
-        self.similar += others[: _MAX_SIMILAR - len(self.similar)]
-        if self.similar and numbers[-1] > self.similar[-1]:
-            self.similar = [*self.similar[: _MAX_SIMILAR - 1], numbers[-1]]
 
 
 @dataclass(slots=True)
@@ -97,14 +63,13 @@ class Survey:
     lines: int = 0
     chars: int = 0
     shapes: Shapes = field(default_factory=Shapes)
+    errors: ErrorLines = field(default_factory=ErrorLines)
     held: str = ""
     is_whole: bool = True
     is_document: bool = False
     is_binary: bool = False
     has_shapes: bool = True
     tail: deque[str] = field(default_factory=lambda: deque[str](maxlen=_VERDICT_LINES))
-    _kinds: dict[bytes, _ErrorKind | None] = field(default_factory=dict[bytes, _ErrorKind | None])
-    _judged: int = 0
 
     def read(self, block: LineBlock) -> None:
         """Add the lines of a block."""
@@ -121,7 +86,7 @@ class Survey:
         if self.has_shapes:
             self.shapes.read(content, lines, block.first)
         if not self.is_binary:
-            self._find_errors(content, lines, block.first)
+            self.errors.read(content, lines, block.first)
         self.tail.extend(line[:_LINE_CHARS].decode("utf-8", "replace") for line in lines[-_VERDICT_LINES:])
         if self.is_whole:
             self.held = f"{self.held}\n{block.text}" if block.first > 1 else block.text
@@ -131,118 +96,6 @@ class Survey:
                 self.held = self.held[:_HELD_CHARS]
         self.lines += block.size
         self.chars += len(block.text) + block.hidden_chars + (block.first > 1)
-
-    def error_lines(self) -> list[Finding]:
-        """Return a finding for each kind of error line, and one for the line that reports how the run ended."""
-        kinds = [kind for kind in self._kinds.values() if kind is not None]
-        kinds = sorted(kinds, key=lambda kind: (-kind.weight, kind.number))[:MAX_ERROR_KINDS]
-        kinds.sort(key=lambda kind: kind.number)
-        last = max((kind.number for kind in kinds if kind.weight >= MUST_SHOW_WEIGHT), default=0)
-        found, alike = list[Finding](), Counter[str]()
-        parts = {kind.number for kind in kinds if kind.word.startswith("E ")}  # a message of pytest, over several lines
-        for kind in kinds:
-            weight = kind.weight
-            is_report = kind.weight >= MUST_SHOW_WEIGHT
-            # The first of fifty compiler messages say as much as all of them: another class of error comes first.
-            if kind.number in parts and not parts.isdisjoint((kind.number - 1, kind.number - 2)):
-                weight = min(weight, MUST_SHOW_WEIGHT)
-            elif parts and kind.word == "FAIL":
-                weight -= _REPEATED  # the message of the same failure says more
-            elif is_report and kind.number != last:
-                word_class = severity.word_class(kind.word)
-                weight -= min(alike[word_class], 6) / (4 if kind.number in parts else 2)
-                alike[word_class] += 1
-            word = kind.word if is_report else ""
-            form = severity.form_of(kind.line) if is_report else b""
-            found.append(Finding(kind.number, weight, kind.column, kind.count, tuple(kind.similar), "", word, form))
-        verdict = severity.last_verdict(self.tail)
-        return found if verdict is None else [*found, Finding(self.lines - verdict, 98.0)]
-
-    def _find_errors(self, content: bytes, lines: Sequence[bytes], first: int) -> None:
-        hits = list(islice(severity.candidates(content), _MAX_HITS_PER_BLOCK))
-        if len(hits) < _MAX_HITS_PER_BLOCK:
-            self._see_all(hits, content, lines, first)
-        else:
-            self._find_many_errors(content, lines, first)
-        if len(self._kinds) > 2 * _MAX_KINDS:
-            self._forget()
-
-    def _see_all(self, hits: Iterable[tuple[int, bytes]], content: bytes, lines: Sequence[bytes], first: int) -> None:
-        """Judge the line of each hit, or count it if its kind is known."""
-        place = position = 0
-        for start, word in hits:
-            place += content.count(b"\n", position, start)
-            position = start
-            line, number = lines[place], first + place
-            kind = line.translate(None, _DIGITS)
-            error = self._kinds.get(kind)
-            if (error is None or error.weight <= _SUSPECT) and severity.is_numbered(line):
-                # Its digits report an error, whatever other lines of its kind say.
-                kind = b"\n" + kind  # no line has this kind
-                error = self._kinds.get(kind)
-            if kind not in self._kinds:
-                self._note(kind, number, line, start - (content.rfind(b"\n", 0, start) + 1), word)
-                error = self._kinds.get(kind)
-            if error is not None:
-                error.add([number])
-
-    def _find_many_errors(self, content: bytes, lines: Sequence[bytes], first: int) -> None:
-        """Judge one line of each kind, and count the others without looking at each."""
-        kinds = content.translate(None, _DIGITS).split(b"\n")
-        places = dict(zip(reversed(kinds), range(len(kinds) - 1, -1, -1), strict=True))
-        if len(self._kinds) < _MAX_KINDS:
-            self._judge(lines, kinds, sorted(places[kind] for kind in places.keys() - self._kinds.keys()), first)
-        else:
-            worst = islice(severity.worst_candidates(content), _MAX_JUDGED_PER_BLOCK)
-            new = [(start, word) for start, word in worst if self._kinds.get(_kind_at(content, start)) is None]
-            self._see_all(new, content, lines, first)
-        numbers = {kind: list[int]() for kind in places if self._kinds.get(kind) is not None}
-        for number, kind in enumerate(kinds, first) if numbers else ():
-            if kind in numbers:
-                numbers[kind].append(number)
-        for kind, others in numbers.items():
-            if (error := self._kinds[kind]) is not None:
-                error.add(others)
-        if len(numbers) > 2 * MAX_ERROR_KINDS:
-            self._forget()
-
-    def _judge(self, lines: Sequence[bytes], kinds: Sequence[bytes], places: Sequence[int], first: int) -> None:
-        content = b"\n".join([lines[place] for place in places])
-        starts = [0, *accumulate(len(lines[place]) + 1 for place in places)]
-        most = max(_MAX_JUDGED - self._judged, _MAX_JUDGED_PER_BLOCK)
-        hits = list(islice(severity.candidates(content), most))
-        self._judged += len(hits)
-        if len(hits) == most:
-            worst = islice(severity.worst_candidates(content[hits[-1][0] :]), _MAX_JUDGED_PER_BLOCK)
-            hits += [(start + hits[-1][0], word) for start, word in worst]
-        for start, word in hits:
-            row = bisect_right(starts, start) - 1
-            self._note(kinds[places[row]], first + places[row], lines[places[row]], start - starts[row], word)
-
-    def _note(self, kind: bytes, number: int, line: bytes, found: int, word: bytes) -> None:
-        start = max(found - _CONTEXT_BYTES, 0)
-        weight = severity.severity_of(line[start : start + _JUDGED_BYTES].removesuffix(b"\r"))
-        known = self._kinds.setdefault(kind)
-        if weight and (known is None or weight > known.weight):
-            message = severity.message_start(line)
-            column = len(line[: found if message < 0 else message].decode("utf-8", "replace"))
-            column -= _BEFORE_CHARS if column >= FAR_CHARS and message < 0 else 0
-            word_text = word.decode("utf-8", "replace")
-            self._kinds[kind] = _ErrorKind(number, weight, column, word_text, line[:_JUDGED_BYTES])
-
-    def _forget(self) -> None:
-        """Forget all errors but the most severe."""
-        errors = [(kind, error) for kind, error in self._kinds.items() if error is not None]
-        errors.sort(key=lambda pair: (-pair[1].weight, pair[1].number))
-        for kind, _ in errors[2 * MAX_ERROR_KINDS :]:
-            self._kinds[kind] = None
-        self._kinds = dict(islice(self._kinds.items(), _MAX_KINDS)) | dict(errors[: 2 * MAX_ERROR_KINDS])
-
-
-def _kind_at(content: bytes, position: int) -> bytes:
-    end = content.find(b"\n", position)
-    line = content[content.rfind(b"\n", 0, position) + 1 : len(content) if end < 0 else end]
-    return line.translate(None, _DIGITS)
 
 
 def preview(text: str, max_tokens: int, counter: TextCounter) -> str:
@@ -303,7 +156,9 @@ KIND_READERS: Final[Sequence[DigestReader]] = (
 
 def text_digest(survey: Survey) -> Digest:
     """Return the digest of a surveyed text."""
-    errors = Digest(findings=tuple(survey.error_lines()))
+    verdict = last_verdict(survey.tail)
+    ends = () if verdict is None else (Finding(survey.lines - verdict, 98.0),)
+    errors = Digest(findings=(*survey.errors.findings(), *ends))
     document = document_digest(survey.held, is_whole=survey.is_whole)
     if document is not None and document.facts:
         # A long text within a document is quoted.

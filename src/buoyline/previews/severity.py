@@ -1,14 +1,22 @@
 r"""Severity: lines that report errors and warnings, and the line that reports how a run ended.
 
 The words are those of compilers, test runners, loggers and shells, in several languages. One pattern finds candidates
-at the speed of memory; one set of patterns judges each of them in a single pass.
+at the speed of memory; one set of patterns judges each of them in a single pass. A text may have millions of such
+lines, so `ErrorLines` judges one of each kind.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib import import_module
+from itertools import accumulate, islice
 from typing import Any, Final
+
+from buoyline.previews.digest import MAX_ERROR_KINDS, MUST_SHOW_WEIGHT, Finding
+from buoyline.previews.lines import FAR_CHARS
 
 _LOOKED_AT: Final = 400
 _APART_BYTES: Final = 2_000
@@ -169,13 +177,7 @@ def candidates(lines: bytes) -> Iterator[tuple[int, bytes]]:
     return _hits(_compiled(_CANDIDATE), lines)
 
 
-def is_numbered(line: bytes) -> bool:
-    """Check whether the digits of a line report an error, which other lines with the same words need not do."""
-    return _compiled(_NUMBERED).search(line[:_LOOKED_AT]) is not None
-
-
-def worst_candidates(lines: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the candidates for the most severe errors; see `candidates`."""
+def _worst_candidates(lines: bytes) -> Iterator[tuple[int, bytes]]:
     return _hits(_compiled(_WORST), lines)
 
 
@@ -219,12 +221,6 @@ def severity_of(line: str | bytes) -> float:
     return code_weight if is_code else min(weight, _MOST_READ) if _READ in found else weight
 
 
-def message_start(line: bytes) -> int:
-    """Return the place of the message in a JSON record; -1 if there is none."""
-    message = _MESSAGE.search(line) if line.lstrip()[:1] == b"{" else None
-    return -1 if message is None else message.start()
-
-
 def form_of(line: bytes) -> bytes:
     """Return the words of a message without its values: lines of one form report the same, each about its own value.
 
@@ -236,11 +232,6 @@ def form_of(line: bytes) -> bytes:
     if is_record and message is None:
         return b""
     return _VARYING.sub(b"_", (line if message is None else message[1])[:_FORM_BYTES].strip())
-
-
-def word_class(word: str) -> str:
-    """Return *word* in lower case and without its numbers, as all lines of one class have it."""
-    return _DIGITS.sub("0", word).strip().lower()
 
 
 def last_verdict(lines: Sequence[str]) -> int | None:
@@ -279,3 +270,159 @@ def _judges() -> Any:
         judges.Add(pattern)
     judges.Compile()
     return judges
+
+
+_MAX_SIMILAR = 3
+_MAX_KINDS = 20_000
+# Judging a line takes 5 to 20 microseconds. The first limit holds for the whole text, the second for each block; beyond
+# both, only the most severe lines are judged.
+_MAX_JUDGED = 800
+_MAX_JUDGED_PER_BLOCK = 200
+_MAX_HITS_PER_BLOCK = 1_000
+_CONTEXT_BYTES = 200
+_BEFORE_CHARS = 30
+_JUDGED_BYTES = 600
+_LEAST_CERTAIN = 60.0
+_REPEATED = 2.0
+_DIGIT_BYTES = b"0123456789"
+
+
+@dataclass(slots=True)
+class _ErrorKind:
+    number: int
+    weight: float
+    column: int
+    word: str
+    line: bytes
+    count: int = 0
+    similar: list[int] = field(default_factory=list[int])
+
+    def add(self, numbers: Sequence[int]) -> None:
+        """Count more lines of the kind; the numbers of the next ones and of the last are kept."""
+        self.count += len(numbers)
+        others = [number for number in numbers[: _MAX_SIMILAR + 1] if number != self.number]
+        self.similar += others[: _MAX_SIMILAR - len(self.similar)]
+        if self.similar and numbers[-1] > self.similar[-1]:
+            self.similar = [*self.similar[: _MAX_SIMILAR - 1], numbers[-1]]
+
+
+class ErrorLines:
+    """The error lines of a text by kind: lines of one kind differ in digits only."""
+
+    def __init__(self) -> None:
+        """Begin with no lines."""
+        # None for a kind of lines that report no error.
+        self._kinds: dict[bytes, _ErrorKind | None] = {}
+        self._judged = 0
+
+    def read(self, content: bytes, lines: Sequence[bytes], first: int) -> None:
+        """Add the *lines* of a block with this *content*; *first* is the number of the first one."""
+        hits = list(islice(candidates(content), _MAX_HITS_PER_BLOCK))
+        if len(hits) < _MAX_HITS_PER_BLOCK:
+            self._see_all(hits, content, lines, first)
+        else:
+            self._find_many_errors(content, lines, first)
+        if len(self._kinds) > 2 * _MAX_KINDS:
+            self._forget()
+
+    def _see_all(self, hits: Iterable[tuple[int, bytes]], content: bytes, lines: Sequence[bytes], first: int) -> None:
+        """Judge the line of each hit, or count it if its kind is known."""
+        place = position = 0
+        for start, word in hits:
+            place += content.count(b"\n", position, start)
+            position = start
+            line, number = lines[place], first + place
+            kind = line.translate(None, _DIGIT_BYTES)
+            error = self._kinds.get(kind)
+            if (error is None or error.weight <= _LEAST_CERTAIN) and _compiled(_NUMBERED).search(line[:_LOOKED_AT]):
+                # Its digits report an error, whatever other lines of its kind say.
+                kind = b"\n" + kind  # no line has this kind
+                error = self._kinds.get(kind)
+            if kind not in self._kinds:
+                self._note(kind, number, line, start - (content.rfind(b"\n", 0, start) + 1), word)
+                error = self._kinds.get(kind)
+            if error is not None:
+                error.add([number])
+
+    def _find_many_errors(self, content: bytes, lines: Sequence[bytes], first: int) -> None:
+        """Judge one line of each kind, and count the others without looking at each."""
+        kinds = content.translate(None, _DIGIT_BYTES).split(b"\n")
+        places = dict(zip(reversed(kinds), range(len(kinds) - 1, -1, -1), strict=True))
+        if len(self._kinds) < _MAX_KINDS:
+            self._judge(lines, kinds, sorted(places[kind] for kind in places.keys() - self._kinds.keys()), first)
+        else:
+            worst = islice(_worst_candidates(content), _MAX_JUDGED_PER_BLOCK)
+            new = [(start, word) for start, word in worst if self._kinds.get(_kind_at(content, start)) is None]
+            self._see_all(new, content, lines, first)
+        numbers = {kind: list[int]() for kind in places if self._kinds.get(kind) is not None}
+        for number, kind in enumerate(kinds, first) if numbers else ():
+            if kind in numbers:
+                numbers[kind].append(number)
+        for kind, others in numbers.items():
+            if (error := self._kinds[kind]) is not None:
+                error.add(others)
+        if len(numbers) > 2 * MAX_ERROR_KINDS:
+            self._forget()
+
+    def _judge(self, lines: Sequence[bytes], kinds: Sequence[bytes], places: Sequence[int], first: int) -> None:
+        content = b"\n".join([lines[place] for place in places])
+        starts = [0, *accumulate(len(lines[place]) + 1 for place in places)]
+        most = max(_MAX_JUDGED - self._judged, _MAX_JUDGED_PER_BLOCK)
+        hits = list(islice(candidates(content), most))
+        self._judged += len(hits)
+        if len(hits) == most:
+            worst = islice(_worst_candidates(content[hits[-1][0] :]), _MAX_JUDGED_PER_BLOCK)
+            hits += [(start + hits[-1][0], word) for start, word in worst]
+        for start, word in hits:
+            row = bisect_right(starts, start) - 1
+            self._note(kinds[places[row]], first + places[row], lines[places[row]], start - starts[row], word)
+
+    def _note(self, kind: bytes, number: int, line: bytes, found: int, word: bytes) -> None:
+        start = max(found - _CONTEXT_BYTES, 0)
+        weight = severity_of(line[start : start + _JUDGED_BYTES].removesuffix(b"\r"))
+        known = self._kinds.setdefault(kind)
+        if weight and (known is None or weight > known.weight):
+            message = _MESSAGE.search(line) if line.lstrip()[:1] == b"{" else None
+            column = len(line[: found if message is None else message.start()].decode("utf-8", "replace"))
+            column -= _BEFORE_CHARS if column >= FAR_CHARS and message is None else 0
+            word_text = word.decode("utf-8", "replace")
+            self._kinds[kind] = _ErrorKind(number, weight, column, word_text, line[:_JUDGED_BYTES])
+
+    def _forget(self) -> None:
+        """Forget all errors but the most severe."""
+        errors = [(kind, error) for kind, error in self._kinds.items() if error is not None]
+        errors.sort(key=lambda pair: (-pair[1].weight, pair[1].number))
+        for kind, _ in errors[2 * MAX_ERROR_KINDS :]:
+            self._kinds[kind] = None
+        self._kinds = dict(islice(self._kinds.items(), _MAX_KINDS)) | dict(errors[: 2 * MAX_ERROR_KINDS])
+
+    def findings(self) -> list[Finding]:
+        """Return a finding for each kind, ascending; at most 400, the most severe."""
+        kinds = [kind for kind in self._kinds.values() if kind is not None]
+        kinds = sorted(kinds, key=lambda kind: (-kind.weight, kind.number))[:MAX_ERROR_KINDS]
+        kinds.sort(key=lambda kind: kind.number)
+        last = max((kind.number for kind in kinds if kind.weight >= MUST_SHOW_WEIGHT), default=0)
+        found, alike = list[Finding](), Counter[str]()
+        parts = {kind.number for kind in kinds if kind.word.startswith("E ")}  # a message of pytest, over several lines
+        for kind in kinds:
+            weight = kind.weight
+            is_report = kind.weight >= MUST_SHOW_WEIGHT
+            # The first of fifty compiler messages say as much as all of them: another class of error comes first.
+            if kind.number in parts and not parts.isdisjoint((kind.number - 1, kind.number - 2)):
+                weight = min(weight, MUST_SHOW_WEIGHT)
+            elif parts and kind.word == "FAIL":
+                weight -= _REPEATED  # the message of the same failure says more
+            elif is_report and kind.number != last:
+                word_class = _DIGITS.sub("0", kind.word).strip().lower()
+                weight -= min(alike[word_class], 6) / (4 if kind.number in parts else 2)
+                alike[word_class] += 1
+            word = kind.word if is_report else ""
+            form = form_of(kind.line) if is_report else b""
+            found.append(Finding(kind.number, weight, kind.column, kind.count, tuple(kind.similar), "", word, form))
+        return found
+
+
+def _kind_at(content: bytes, position: int) -> bytes:
+    end = content.find(b"\n", position)
+    line = content[content.rfind(b"\n", 0, position) + 1 : len(content) if end < 0 else end]
+    return line.translate(None, _DIGIT_BYTES)
