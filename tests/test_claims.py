@@ -1,3 +1,5 @@
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +34,17 @@ def test_a_claim_has_to_stand_as_a_whole() -> None:
 def test_json_and_its_escapes_back_a_claim_too() -> None:
     assert unverified("it is foo_bar", [r'{"text":"one\nfoo_bar"}']) == ()
     assert unverified('said "error: no such  file"', [r"{\"x\":\"error: no\nsuch file\"}"]) == ()
+
+
+def test_arguments_with_an_odd_quotation_mark_are_backed_by_their_call_alone() -> None:
+    said = 'note(title=say "Error: no such file, line=3, content="quoted and more)'
+    call = {"title": 'say "Error: no such file', "line": 3, "content": '"quoted and more'}
+    assert unverified(said, [json.dumps(call)]) == ()
+    assert unverified(said, [json.dumps(call, separators=(",", ":"))]) == ()
+    assert unverified(said, [json.dumps({"role": "assistant", "arguments": json.dumps(call)})]) == ()
+    for other in ({**call, "line": 4}, {**call, "title": 'say "Error: no file'}):
+        assert unverified(said, [json.dumps(other)]) == ("Error: no such file, line=3, content=",)
+    assert unverified(said, ["Error: no such file", "line", "content"]) == ("Error: no such file, line=3, content=",)
 
 
 def test_thousands_may_be_written_with_and_without_commas() -> None:

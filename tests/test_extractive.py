@@ -579,6 +579,11 @@ LONG_WORDS: list[dict[str, Any]] = [
 """Commands without a program, whose first 40 characters end within a word."""
 
 
+ODD_MARKS: dict[str, Any] = _call("note", "c1", title='say "Error: no such file', content='"quoted and more')
+"""A call without a result: the quotation marks of two arguments look like one pair."""
+
+
+@example([{"role": "user", "content": "fix it"}, ODD_MARKS], 700)
 @example([LONG_WORDS[0], {"role": "tool", "tool_call_id": "c1", "content": "fix 错误\uff1a无"}], 47)
 @example([LONG_WORDS[1], {"role": "tool", "tool_call_id": "c1", "content": "fix 错误\uff1a无"}], 90)
 @example([{"role": "user", "content": "0"}, {"role": "user", "content": "fix fix fix fix c2b0273"}], 30)

@@ -35,6 +35,8 @@ MIN_DIGITS: Final = 2
 _NO_CLAIM = re.compile(rf"{POINTER.pattern}| \u00d7\d{{1,9}}(?![{WORD}])|{STATUS_MARK.pattern}")
 _QUOTED = re.compile(r"\"([^\"]{8,300})\"|`([^`]{8,300})`")
 _BORDER = re.compile(rf"[\u201c\u201d\n]|{ARROW}|{BETWEEN}")
+_ARGUMENT = re.compile(r", ([\w.-]{1,80})=")
+"""Begins an argument of a call in a summary. In JSON the same border is `", "name": "`."""
 
 # In JSON a name may follow an escape: the ``n`` of ``\n`` is no letter of the name.
 _NAME_BEGINS = re.compile(rf"(?<![{WORD}])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{{4}})")
@@ -71,7 +73,8 @@ def unverified(text: str, haystacks: Iterable[str]) -> tuple[str, ...]:
             on_one_line = readable(_without_citations(haystack.replace("\\n", "\n").replace('\\"', '"')))
         for claim in list(open_claims):
             if " " in claim:
-                is_backed = readable(claim) in on_one_line
+                message = readable(claim)
+                is_backed = message in on_one_line or _holds_arguments(on_one_line, message)
             else:
                 plain = claim.replace(",", "")
                 is_backed = contains_whole(haystack, claim) or (plain != claim and contains_whole(haystack, plain))
@@ -134,6 +137,16 @@ def _claims(text: str) -> list[_Claim]:
 def _without_citations(text: str) -> str:
     """Return *text* with blanks in place of what is no claim, at the same length."""
     return _NO_CLAIM.sub(lambda match: " " * len(match[0]), text)
+
+
+def _holds_arguments(text: str, message: str) -> bool:
+    """Return whether *message* is of several arguments of one call: an odd quotation mark pairs with the next."""
+    first, *others = _ARGUMENT.split(message)
+    if not others or first not in text:
+        return False
+    pairs = zip(others[::2], others[1::2], strict=True)
+    rest = "".join(rf'"?\s?,\s?"{re.escape(name)}"\s?:\s?"?{re.escape(value)}' for name, value in pairs)
+    return re.search(re.escape(first) + rest, text) is not None
 
 
 # The archived messages line by line, numbered as in the transcript.
