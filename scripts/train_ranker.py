@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression.citations import contains_whole
+from buoyline.compression.extractive.calls import arguments_of, json_texts
 from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
 from buoyline.compression.extractive.learned import LEARNED
 from buoyline.compression.extractive.occurrences import Occurrences
-from buoyline.compression.extractive.speech import arguments_of, json_texts
 from buoyline.compression.extractive.summarizer import Extractive
 from buoyline.compression.plan import legal_cut_before
 from buoyline.compression.summary import Draft, SummaryRequest

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from buoyline.compression.extractive.calls import action_of
 from buoyline.compression.extractive.lines import ResultText
 from buoyline.compression.extractive.phrases import announces, concedes, corrects_itself, offers
 from buoyline.compression.extractive.records import RecordRow, RowPlace, rows_of, rows_worth_a_line
-from buoyline.compression.extractive.speech import action_of, written_texts
+from buoyline.compression.extractive.speech import written_texts
 from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.identifiers import error_lines
 from buoyline.compression.pointers import Pointer

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.compression.extractive.commands import checks_in, files_in, is_wider, outcome_of
+from buoyline.compression.extractive.checks import checks_in, is_wider, outcome_of
+from buoyline.compression.extractive.files import files_in
 from buoyline.compression.extractive.records import rows_of
 from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.extractive.text_protocol import call_in, with_calls

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from buoyline.compression.extractive.calls import Step, steps, subjects_of
 from buoyline.compression.extractive.fact_text import ANSWERED, cut, cut_between
 from buoyline.compression.extractive.lines import LineFinder, Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS, OccurrenceIndex, Occurrences, likelihood
@@ -20,7 +21,6 @@ from buoyline.compression.extractive.speech import (
     says_task,
     split_closing,
 )
-from buoyline.compression.extractive.steps import Step, steps, subjects_of
 from buoyline.compression.extractive.text_protocol import with_calls
 from buoyline.compression.extractive.work import advanced
 from buoyline.compression.identifiers import readable

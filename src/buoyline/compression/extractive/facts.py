@@ -8,10 +8,11 @@ from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.citations import ARROW, CUT, contains_whole
-from buoyline.compression.extractive.commands import checks_in
+from buoyline.compression.extractive.calls import grouped_calls, varying_argument
+from buoyline.compression.extractive.checks import checks_in
 from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
-from buoyline.compression.extractive.edits import beginning_of, edit_in, is_whole_file
 from buoyline.compression.extractive.fact_text import ANSWERED, cut
+from buoyline.compression.extractive.files import beginning_of, edit_in, is_whole_file
 from buoyline.compression.extractive.lines import Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
 from buoyline.compression.extractive.phrases import (
@@ -34,14 +35,13 @@ from buoyline.compression.extractive.speech import (
     without_blocks,
     written_texts,
 )
-from buoyline.compression.extractive.steps import grouped_calls, varying_argument
 from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.identifiers import classify, readable, sentences
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import Fact, SourceMessage
 
 if TYPE_CHECKING:
-    from buoyline.compression.extractive.steps import Step
+    from buoyline.compression.extractive.calls import Step
 
 SERIES_PLACES: Final = 3
 """A series names the values of calls at so many places."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, Literal, TypeAlias
 
+from buoyline.compression.extractive.calls import ParsedCall, json_texts
 from buoyline.compression.extractive.learned import LEARNED
 from buoyline.compression.extractive.lines import result_texts
-from buoyline.compression.extractive.speech import ParsedCall, json_texts
 from buoyline.compression.identifiers import Kind, atoms, classify, outer_text, runs
 from buoyline.compression.summary import SourceMessage
 from buoyline.messages import Reasoning

@@ -5,18 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from buoyline.compression.extractive.calls import TASK_ID_KEYS, Step, json_in, letters_of, list_in, tasks_of
 from buoyline.compression.extractive.lines import LineFinder
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
 from buoyline.compression.extractive.phrases import asks, leads_in
-from buoyline.compression.extractive.speech import (
-    TASK_ID_KEYS,
-    is_made_by_machine,
-    json_in,
-    letters_of,
-    list_in,
-    tasks_of,
-)
-from buoyline.compression.extractive.steps import Step
+from buoyline.compression.extractive.speech import is_made_by_machine
 from buoyline.compression.identifiers import LIST_MARK, readable
 from buoyline.compression.summary import SourceMessage
 from buoyline.compression.work_state import MAX_ITEMS, MAX_TEXT_CHARS, PlanItem

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from buoyline.compression.extractive.calls import Step, list_in
 from buoyline.compression.extractive.lines import LineFinder, merged_pointers
 from buoyline.compression.extractive.phrases import asks, leads_in
-from buoyline.compression.extractive.speech import is_made_by_machine, list_in, plain_text, split_closing
-from buoyline.compression.extractive.steps import Step
+from buoyline.compression.extractive.speech import is_made_by_machine, plain_text, split_closing
 from buoyline.compression.identifiers import readable, sentences
 from buoyline.compression.summary import SourceMessage
 from buoyline.compression.work_state import MAX_OPTIONS, MAX_QUESTIONS, MAX_TEXT_CHARS, QuestionState

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeGuard
 
+from buoyline.compression.extractive.calls import json_in
 from buoyline.compression.extractive.lines import ResultText
-from buoyline.compression.extractive.speech import json_in
 from buoyline.compression.identifiers import readable
 from buoyline.messages.jsonl import is_object
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.citations import CUT
+from buoyline.compression.extractive.calls import ParsedCall
 from buoyline.compression.extractive.lines import ResultText
 from buoyline.compression.extractive.phrases import (
     announces,
@@ -28,7 +29,7 @@ from buoyline.compression.extractive.phrases import (
     offers,
 )
 from buoyline.compression.extractive.records import RowPlace, rows_of, rows_worth_a_line, without_older
-from buoyline.compression.extractive.speech import ParsedCall, plain_text, written_texts
+from buoyline.compression.extractive.speech import plain_text, written_texts
 from buoyline.compression.identifiers import outer_text, sentences
 from buoyline.compression.summary import SourceMessage
 

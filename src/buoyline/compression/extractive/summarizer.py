@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.citations import ARROW
 from buoyline.compression.extractive import facts
+from buoyline.compression.extractive.calls import Step, subjects_of
 from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
 from buoyline.compression.extractive.fact_text import FILE_KINDS, NOTHING, field_text, line_of, pointers_of
 from buoyline.compression.extractive.facts import UNTRIED_MESSAGES
 from buoyline.compression.extractive.phrases import asks
 from buoyline.compression.extractive.selection import PROHIBITION_KIND, SHARES, SelectedFacts, SnippetIndex, select
-from buoyline.compression.extractive.steps import Step, subjects_of
 from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.identifiers import sentences
 from buoyline.compression.pointers import POINTER, Pointer, pointers_in

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from buoyline.compression.extractive.speech import arguments_of
+from buoyline.compression.extractive.calls import arguments_of
 from buoyline.compression.summary import SourceMessage
 from buoyline.compression.work_state import WorkState
 from buoyline.messages import Message, Text, ToolCall, ToolResult
