@@ -30,6 +30,7 @@ from buoyline.messages import ToolCall
 from buoyline.messages.jsonl import is_object
 
 Operation: TypeAlias = Literal["change", "run", "plan", "look", "act"]
+"""Change files, run a command, set a list of tasks with a status, look without changing anything, or any other."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -66,14 +67,11 @@ class ParsedCall:
     """A tool call, understood as far as its form allows.
 
     Attributes:
-        operation: ``"change"`` files, ``"run"`` a command, ``"plan"`` (a list of tasks with a status), ``"look"`` at
-            something without changing it, or any other ``"act"``.
         words: Of the tool's name, in lower case. If an argument says which of the tool's operations is meant, such as
             ``command="view"`` of an editor, that word alone.
-        name: The tool's name.
         paths: Files and directories in the arguments, in order.
-        command: The command of a ``"run"``; else empty.
-        arguments: All arguments; empty if they are no JSON object.
+        command: Of a ``"run"``; else empty.
+        arguments: Empty if they are no JSON object.
     """
 
     operation: Operation
@@ -275,14 +273,11 @@ class Step:
     """A call and its result.
 
     Attributes:
-        action: The parsed call.
-        call: The message with the call.
-        answer: The message with the result; None if there is none yet.
+        answer: The message with the result; like *reading*, the result itself, None if there is none yet.
         errors: Lines of the result that read like errors, at most `MAX_ERRORS`; empty for a success. A line without
             words stands for a failure that shows nothing.
-        has_failed: The result says so, by its mark, its exit status or its words.
+        has_failed: By the mark of the result, its exit status or its words.
         outcome: The most telling lines of the result; no words without a result.
-        reading: The result; None if there is none yet.
     """
 
     action: ParsedCall
@@ -313,13 +308,10 @@ class Step:
 
 
 def steps(sources: Sequence[SourceMessage], citations: LineFinder) -> list[Step]:
-    """Join each call with its result.
+    """Join each call with its result, in the order of the calls.
 
     In recorded sessions ids repeat or are empty, so a result answers the oldest open call of its id; if none is open,
     it answers nothing.
-
-    Returns:
-        A step for each call, in the order of the calls.
     """
     found: list[Step] = []
     waiting: defaultdict[str, deque[int]] = defaultdict(deque)
@@ -407,11 +399,7 @@ def varying_argument(made: Sequence[Step]) -> tuple[str, list[str]]:
 
 
 def grouped_calls(made: Iterable[Step]) -> tuple[list[list[Step]], list[Step]]:
-    """Part calls into those that one line can report, since they differ in one argument, and the others.
-
-    Returns:
-        Series of successful calls of one tool, and the other calls, each in order.
-    """
+    """Part calls into series of successful calls of one tool that differ in one argument, and the others, in order."""
     by_name: defaultdict[str, list[Step]] = defaultdict(list)
     apart: list[Step] = []
     for step in made:

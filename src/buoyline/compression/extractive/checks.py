@@ -187,14 +187,7 @@ def _is_in(target: str, directory: str) -> bool:
 
 
 class _Parts(NamedTuple):
-    """The parts of a check.
-
-    Attributes:
-        program: With its subcommand.
-        choosing: The options that choose among the tests, with their values.
-        others: Other options and variables that may change the outcome.
-        targets: The other words.
-    """
+    """A check: options in *choosing* choose among the tests, and *others* may change the outcome."""
 
     program: str
     choosing: frozenset[str]
@@ -235,10 +228,8 @@ def _parts(command: str) -> _Parts:
 def outcome_of(text: str, *, has_failed: bool, is_filtered: bool = False) -> Outcome:
     """Return how a check ended; "passes" only if its output says so, or if it succeeded in silence.
 
-    Args:
-        text: The output.
-        has_failed: The result is marked as failed, or its exit status or its words say so.
-        is_filtered: The command keeps its output back, so that silence means nothing.
+    *has_failed* is said by the mark of the result, its exit status or its words. If the command *is_filtered*, silence
+    means nothing.
     """
     is_silent = not text.strip() or _SILENT.fullmatch(text) is not None
     if is_silent and not has_failed:
@@ -329,12 +320,8 @@ def note_checks(
 ) -> None:
     """Note in *checks* how those in the command of *step* ended; of a chain that failed, nobody knows which step did.
 
-    Args:
-        checks: The state before, changed in place.
-        files: The state of the files: those changed between a failure and a pass are named.
-        step: A call of a shell.
-        citations: Finds its lines.
-        goes_on: The command still runs in the background.
+    A pass names the *files* that were changed since the failure. If the command *goes_on* in the background, it has no
+    outcome.
     """
     command = step.action.command
     found = checks_in(command)

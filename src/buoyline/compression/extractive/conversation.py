@@ -11,15 +11,15 @@ from buoyline.compression.extractive.calls import Step, steps, subjects_of
 from buoyline.compression.extractive.fact_text import ANSWERED, cut, cut_between
 from buoyline.compression.extractive.lines import LineFinder, Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS, OccurrenceIndex, Occurrences, likelihood
-from buoyline.compression.extractive.phrases import asks, chars_of, forbids
+from buoyline.compression.extractive.phrases import chars_of, forbids
 from buoyline.compression.extractive.snippets import Sections
 from buoyline.compression.extractive.speech import (
+    closing_question,
     ending_of,
     is_made_by_machine,
     plain_text,
     repeated_endings,
     says_task,
-    split_closing,
 )
 from buoyline.compression.extractive.text_protocol import with_calls
 from buoyline.compression.extractive.work import advanced
@@ -80,13 +80,9 @@ class Conversation:
         has_task: bool = False,
         work: WorkState | None = None,
     ) -> None:
-        """Read messages.
+        """Read *sources*, in order and not empty.
 
-        Args:
-            sources: In order and not empty.
-            limits: How much is quoted.
-            has_task: The last summary says the first request.
-            work: The state of the work behind the messages before; None if there were none.
+        *has_task* if the last summary says the first request; *work* is the state behind the messages before.
         """
         before = work or WorkState()
         sources = with_calls(sources, before)
@@ -159,10 +155,7 @@ class Conversation:
     def quoted(self, source: SourceMessage, max_tokens: int, *, with_end: bool = False) -> Passage:
         """Quote a user with the lines; a mere "yes" follows the question that it answers.
 
-        Args:
-            source: The message.
-            max_tokens: Of the quotation.
-            with_end: A longer message is quoted from its beginning and its end.
+        *with_end* quotes a message of more than *max_tokens* from its beginning and its end.
         """
         said = (cut_between if with_end else cut)(source.message.text, max_tokens, self.limits.counter)
         pointers = self.citations.of(source, said)
@@ -172,8 +165,7 @@ class Conversation:
         asked = self.sources[at] if at >= 0 else source
         if asked.message.role != "assistant" or not asked.message.text.strip():
             return Passage(said, pointers)
-        closing = split_closing(plain_text(asked.message.text))[1]
-        question = next((sentence for sentence in reversed(closing) if asks(sentence)), "")
+        question = closing_question(plain_text(asked.message.text))
         if not question:
             return Passage(said, pointers)
         shown = cut(question, max_tokens, self.limits.counter)
@@ -191,16 +183,11 @@ class Conversation:
 
     def file_at(self, pointer: Pointer) -> str:
         """Return the name of the file that the call at *pointer* wrote or read; empty if there is none."""
-        step = self._step_at(pointer)
-        name = step.action.paths[0].rpartition("/")[2] if step is not None and step.action.paths else ""
-        return name if "." in name[1:] else ""  # a directory says too little
-
-    def _step_at(self, pointer: Pointer) -> Step | None:
         for step in self.steps:
-            for source in (step.call, step.answer):
-                if source is not None and source.pointer is not None and _begins_in(pointer, source):
-                    return step
-        return None
+            if any(source is not None and _begins_in(pointer, source) for source in (step.call, step.answer)):
+                name = step.action.paths[0].rpartition("/")[2] if step.action.paths else ""
+                return name if "." in name[1:] else ""  # a directory says too little
+        return ""
 
     def spoken(self, role: Role) -> list[SourceMessage]:
         """Return the messages of one role that have text, in order."""
@@ -244,9 +231,10 @@ def _without_repetitions(sources: Sequence[SourceMessage]) -> list[SourceMessage
 
 
 def _begins_in(pointer: Pointer, source: SourceMessage) -> bool:
+    """Return whether *pointer* begins in the lines of a message, which are known, or in a result of its own."""
     whole = source.pointer
-    if whole is not None and pointer.path == whole.path:
-        return whole.start <= pointer.start <= whole.end
+    if whole is None or pointer.path == whole.path:
+        return whole is not None and whole.start <= pointer.start <= whole.end
     return any(excerpt is not None and excerpt.path == pointer.path for excerpt in source.excerpts)
 
 

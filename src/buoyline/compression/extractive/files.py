@@ -71,7 +71,6 @@ class FileChange(NamedTuple):
     """A call creates, changes, deletes, moves or reads a file.
 
     Attributes:
-        operation: One of these.
         path: As the call has it: a path that nobody wrote cannot be found again.
         new_path: Where it moves to; else empty.
         directory: The directory that the command entered before; empty if it entered none.
@@ -110,10 +109,7 @@ def changes_in(step: Step) -> Iterator[FileChange]:
 def files_in(command: str, directory: str = "", *, before_checks: bool = False) -> Iterator[FileChange]:
     """Yield the files that a command changes, in order; quoted texts of several lines and here-documents do nothing.
 
-    Args:
-        command: The command.
-        directory: Where it begins; empty if that is not known.
-        before_checks: Only by steps before its first check.
+    It begins in *directory*, empty if that is not known. With *before_checks*, only steps before its first check count.
     """
     for step in command_steps(command):
         if before_checks and check_in(step):
@@ -217,11 +213,8 @@ def _content(step: Step) -> Pointer | None:
 def known_name(files: Mapping[str, FileState], path: str, directory: str = "", *, home: str = "") -> str | None:
     """Return the key of *files* that names the same file as *path*; None if there is none.
 
-    Args:
-        files: By the spelling that was kept.
-        path: As the agent wrote it.
-        directory: Directory that the same command entered; empty if it entered none.
-        home: Directory of the commands before, which may not be that of *path*; empty if it is not known.
+    *directory* is what the same command entered; *home* is that of the commands before, which may not be that of
+    *path*. Both are empty if not known.
     """
     if path in files and files[path].directory == directory:
         return path
@@ -258,12 +251,7 @@ def is_whole_file(arguments: Mapping[str, Any]) -> bool:
 
 
 class Edit(NamedTuple):
-    """A change of a file.
-
-    Attributes:
-        clause: What it replaced by what: ``old → new``, with the function that it is in if one is named.
-        lines: The lines of code that the clause quotes, as the call has them.
-    """
+    """A change in one clause, ``old → new``, and the lines of code that it quotes, as the call has them."""
 
     clause: str
     lines: tuple[str, ...]

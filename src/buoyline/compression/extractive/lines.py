@@ -35,14 +35,9 @@ class LineFinder:
         self._folded: dict[int | str, _Folded] = {}
 
     def of(self, source: SourceMessage, text: str) -> tuple[Pointer, ...]:
-        """Return the lines of *source* that hold *text*.
+        """Return the lines of *source* that hold *text*; blanks may differ, and an ellipsis may stand for any cut.
 
-        Args:
-            source: A message.
-            text: Words of it; blanks may differ, and an ellipsis may stand for any cut.
-
-        Returns:
-            One pointer, to the whole message if its lines do not hold the words; empty if no lines are known.
+        It is one pointer, to the whole message if its lines do not hold the words; empty if no lines are known.
         """
         if source.pointer is None:
             return ()
@@ -114,13 +109,7 @@ NO_WORDS: Final = Passage("")
 
 @dataclass(frozen=True, slots=True)
 class ResultText:
-    """The text of one tool result.
-
-    Attributes:
-        text: The result, or the lines of an offloaded one that its stub shows.
-        source: Its message.
-        excerpt: The stub's lines; None for a whole result.
-    """
+    """The text of one tool result; of an offloaded one the lines that its stub shows, which *excerpt* numbers."""
 
     text: str
     source: SourceMessage
@@ -159,8 +148,7 @@ def result_texts(source: SourceMessage) -> list[ResultText]:
 def merged_pointers(pointers: Iterable[Pointer]) -> tuple[Pointer, ...]:
     """Return as few pointers as cover all these lines; near ones of one file become one.
 
-    Returns:
-        The files in the order in which they came, the lines of each ascending.
+    Files keep the order in which they came; the lines of each ascend.
     """
     found = list(pointers)
     files = list(dict.fromkeys(pointer.path for pointer in found))

@@ -32,10 +32,7 @@ MAX_OTHERS: Final = 1_000
 def likelihood(weight: float, *, count: int, age: int) -> float:
     """Return how likely a fact is needed again, from 0 to 1.
 
-    Args:
-        weight: Log odds of all but its count and its age: of `Occurrences`, or set by judgement.
-        count: How many messages hold it, 1 or more.
-        age: How many messages ago it occurred last, 0 or more.
+    *weight* is the log odds of all but its count of messages, 1 or more, and its age in messages, 0 or more.
     """
     odds = LEARNED["intercept"] + weight + LEARNED["count"] * math.log2(count) + LEARNED["age"] * math.log2(1 + age)
     return 1 / (1 + math.exp(-odds))
@@ -46,8 +43,6 @@ class Occurrences:
     """An exact string and the messages that hold it.
 
     Attributes:
-        kind: What it looks like.
-        text: The string.
         count: How many messages hold it.
         keys: How many of them hold it as a key of a JSON object.
         channels: Parts of messages that hold it.
@@ -87,11 +82,6 @@ class Occurrences:
         """Whether it only names a field of tools' answers."""
         return self.keys == self.count and self.channels == {"result"}
 
-    @property
-    def is_written(self) -> bool:
-        """Whether the user or the agent wrote it, and no tool alone."""
-        return not self.channels.isdisjoint({"user", "assistant", "call"})
-
     def add(self, index: int, channel: Channel, others: int = MAX_OTHERS) -> None:
         """Count message *index*, in a text with so many *others*; messages come in order."""
         self.channels.add(channel)
@@ -127,7 +117,9 @@ class OccurrenceIndex:
             found = self.strings(text)
             for kind, string in found:
                 self._occurrences_of(kind, string).add(source.index, channel, len(found) - 1)
-        for key in _keys(source):
+        # Keys of JSON objects, even if a result is only partly JSON.
+        texts = (outer_text(reading.searched) for reading in result_texts(source))
+        for key in {key for text in texts if '":' in text or '" :' in text for key in _KEY.findall(text)}:
             if (held := self._found.get(key)) is not None:
                 held.keys += 1
         for action in actions:
@@ -146,13 +138,19 @@ class OccurrenceIndex:
     def mark_neighbours(self, places: Mapping[str, Sequence[int]]) -> None:
         """Note how many of the strings around each one the user or the agent wrote; *places* numbers where each is."""
         all_at, written_at = Counter[int](), Counter[int]()
+        written = {
+            string
+            for string in places
+            if (found := self._found.get(string)) is not None
+            and not found.channels.isdisjoint({"user", "assistant", "call"})
+        }
         for string, held in places.items():
             all_at.update(held)
-            if (found := self._found.get(string)) is not None and found.is_written:
+            if string in written:
                 written_at.update(held)
         for string, held in places.items():
             if (found := self._found.get(string)) is not None:
-                own = found.is_written
+                own = string in written
                 shares = ((written_at[at] - own) / (all_at[at] - 1) for at in held if all_at[at] > 1)
                 found.beside_written = max(shares, default=0.0)
 
@@ -161,7 +159,9 @@ class OccurrenceIndex:
         held, known = runs(text), self._known
         for run in held.difference(known):
             found = classify(run)
-            known[run] = () if found is None or _is_noise(*found) else atoms(*found)
+            # A short number is one of a line, a duration or a size, which nobody looks up.
+            is_noise = found is not None and found[0] == "number" and not _MEMORABLE.search(found[1])
+            known[run] = () if found is None or is_noise else atoms(*found)
         return set(chain.from_iterable(map(known.__getitem__, held)))
 
     def occurrences(self) -> list[Occurrences]:
@@ -197,17 +197,6 @@ def _channels(source: SourceMessage, actions: Iterable[ParsedCall]) -> Iterator[
         yield "result" if is_pasted else message.role, outer_text(message.text)
     for reading in result_texts(source):
         yield "result", outer_text(reading.searched)
-
-
-def _keys(source: SourceMessage) -> set[str]:
-    """Return the keys of JSON objects in the results of a message, even if a result is only partly JSON."""
-    texts = (outer_text(reading.searched) for reading in result_texts(source))
-    return {key for text in texts if '":' in text or '" :' in text for key in _KEY.findall(text)}
-
-
-def _is_noise(kind: Kind, text: str) -> bool:
-    """Return whether a number is a line number, a duration or a size, which nobody looks up."""
-    return kind == "number" and not _MEMORABLE.search(text)
 
 
 def _without_short_spellings(occurrences: Sequence[Occurrences]) -> list[Occurrences]:

@@ -123,11 +123,11 @@ def planned(plan: tuple[PlanItem, ...], step: Step, citations: LineFinder) -> tu
     if step.action.operation == "plan":
         if step.has_failed:
             return plan
-        items = tuple(
-            PlanItem(_short(task.text), task.status, task.is_done, index, citations.of(step.call, task.text), task.key)
-            for task in tasks_of(step.action.name, arguments)[:MAX_ITEMS]
-        )
-        return _merged(plan, items) if arguments.get("merge") is True else items
+        items: list[PlanItem] = []
+        for task in tasks_of(step.action.name, arguments)[:MAX_ITEMS]:
+            text, pointers = task.text[:MAX_TEXT_CHARS], citations.of(step.call, task.text)
+            items.append(PlanItem(text, task.status, task.is_done, index, pointers, task.key))
+        return _merged(plan, items) if arguments.get("merge") is True else tuple(items)
     values = {letters_of(key): value for key, value in arguments.items()}
     if not _PLAN_NAME.search(step.action.name) or step.has_failed or "prompt" in values:
         return plan
@@ -142,7 +142,8 @@ def planned(plan: tuple[PlanItem, ...], step: Step, citations: LineFinder) -> tu
     text = step.reading.text if step.reading is not None else ""
     if title and not key and len(text) <= MAX_TEXT_CHARS and (found := _NEW_ID.search(text)) is not None:
         pointers = citations.of(step.call, title)
-        item = PlanItem(_short(title), status or "pending", is_done=False, last=index, pointers=pointers, key=found[1])
+        text = title[:MAX_TEXT_CHARS]
+        item = PlanItem(text, status or "pending", is_done=False, last=index, pointers=pointers, key=found[1])
         return (*plan, item)[-MAX_ITEMS:]
     return plan
 
@@ -195,14 +196,13 @@ def ticked(items: tuple[PlanItem, ...], source: SourceMessage) -> tuple[PlanItem
         return items
     said = _said_of_numbers(items, text)
     reported = _reported(items, text) if is_agent and not source.message.calls else set[str]()
-    return tuple(_with(item, source, is_done=said.get(item.key, item.text in reported or None)) for item in items)
-
-
-def _with(item: PlanItem, source: SourceMessage, *, is_done: bool | None) -> PlanItem:
-    """Return *item* done or open; as it is if nothing was said of it, or nothing new."""
-    if is_done is None or is_done == item.is_done:
-        return item
-    return replace(item, status=DONE if is_done else OPEN, is_done=is_done, last=source.index)
+    found: list[PlanItem] = []
+    for item in items:
+        is_done = said.get(item.key, item.text in reported or item.is_done)
+        if is_done != item.is_done:
+            item = replace(item, status=DONE if is_done else OPEN, is_done=is_done, last=source.index)  # noqa: PLW2901
+        found.append(item)
+    return tuple(found)
 
 
 def _said_of_numbers(items: Sequence[PlanItem], text: str) -> dict[str, bool]:
@@ -214,35 +214,24 @@ def _said_of_numbers(items: Sequence[PlanItem], text: str) -> dict[str, bool]:
     texts = {item.key: item.text for item in items}
     numbers = list(_NUMBERED.finditer(text))
     ends = [*(one.start() for one in numbers[1:]), len(text)]
-    found = [
-        (one, _words_behind(text, one.end(), end))
-        for one, end in zip(numbers, ends, strict=False)
-        if one["number"] in texts
-    ]
+    found: list[tuple[re.Match[str], str]] = []
+    for one, end in zip(numbers, ends, strict=False):
+        if one["number"] in texts:  # its words are the rest of the sentence, up to the next number
+            line = text[one.end() : min(end, one.end() + _MAX_CLAUSE_CHARS)].split("\n", 1)[0]
+            marked = line.lstrip(".) \u3001")
+            found.append((one, line[: len(line) - len(marked)] + _SENTENCE_END.split(marked, maxsplit=1)[0]))
     bare = [(one["number"], words) for one, words in found if one["label"] is None]
     shared = [_shares_words(words, texts[number]) for number, words in bare]
     is_answer = len(bare) > 1 and 2 * sum(shared) > len(bare)
     said: dict[str, bool] = {}
     for one, words in found:
-        is_done = _verdict(text, one, words)
-        if is_done is None or _counts_others(text, one):
+        before = text[max(one.start() - _MAX_CLAUSE_CHARS, 0) : one.start()].rpartition("\n")[2]
+        is_done = _verdict(before, words)
+        if is_done is None or (one["label"] == "#" and _OTHER_NUMBER.search(before)):
             continue
         if one["label"] is not None or is_answer or _is_about(words, texts[one["number"]]):
             said[one["number"]] = is_done
     return said
-
-
-def _words_behind(text: str, start: int, end: int) -> str:
-    """Return the rest of the sentence behind a number; the next number, at *end*, begins another."""
-    line = text[start : min(end, start + _MAX_CLAUSE_CHARS)].split("\n", 1)[0]
-    marked = line.lstrip(".) \u3001")
-    return line[: len(line) - len(marked)] + _SENTENCE_END.split(marked, maxsplit=1)[0]
-
-
-def _counts_others(text: str, number: re.Match[str]) -> bool:
-    """Return whether the ``#`` before a number is that of a pull request, an issue or the like."""
-    before = text[max(number.start() - _MAX_CLAUSE_CHARS, 0) : number.start()]
-    return number["label"] == "#" and _OTHER_NUMBER.search(before.rpartition("\n")[2]) is not None
 
 
 def _is_about(words: str, item: str) -> bool:
@@ -265,9 +254,8 @@ def _stems(words: str) -> set[str]:
     return found
 
 
-def _verdict(text: str, number: re.Match[str], words: str) -> bool | None:
-    """Return whether a sentence says that the item of a number is done, or that it is not; None if it says neither."""
-    before = text[max(number.start() - _MAX_CLAUSE_CHARS, 0) : number.start()].rpartition("\n")[2]
+def _verdict(before: str, words: str) -> bool | None:
+    """Return whether the words around a number say that its item is done, or that it is not; None if neither."""
     is_back = _IS_BACK.search(words) is not None
     if not is_back and _VERB_BEFORE.search(before[-_MAX_VERB_CHARS:]) is None and not _says_done(words):
         return None
@@ -359,19 +347,13 @@ def _folded(line: str) -> str:
 def _items(
     source: SourceMessage, found: Sequence[tuple[str, str, bool]], citations: LineFinder
 ) -> tuple[PlanItem, ...]:
-    if len(found) < MIN_ITEMS:
-        return ()
-    return tuple(
-        PlanItem(
-            _short(text),
-            DONE if is_done else OPEN,
-            is_done,
-            source.index,
-            citations.of(source, text.partition(BEFORE_DETAIL)[0]),
-            key,
-        )
-        for key, text, is_done in found[:MAX_ITEMS]
-    )
+    """Return the entries *found* in a message, each with its key, text and whether it is done; few are no list."""
+    items: list[PlanItem] = []
+    for key, text, is_done in found[:MAX_ITEMS] if len(found) >= MIN_ITEMS else ():
+        pointers = citations.of(source, text.partition(BEFORE_DETAIL)[0])
+        status = DONE if is_done else OPEN
+        items.append(PlanItem(text[:MAX_TEXT_CHARS], status, is_done, source.index, pointers, key))
+    return tuple(items)
 
 
 def _in_boxes(text: str) -> Iterator[tuple[str, str, bool]]:
@@ -387,43 +369,31 @@ def _in_numbers(text: str, *, needs_title: bool) -> Iterator[tuple[str, str, boo
         if found is None:
             if following == 1 and line.strip():
                 before = line
-        elif int(found[1]) == following and (following > 1 or not needs_title or _is_title(before)):
-            yield found[1], found[2].strip(), False
-            following += 1
-
-
-def _is_title(line: str) -> bool:
-    words = readable(line).strip("*_ ")
-    return _PLAN_WORDS.search(words) is not None and (
-        line.lstrip().startswith(("#", "**")) or words.endswith((":", "\uff1a"))
-    )
+        elif int(found[1]) == following:
+            words = readable(before).strip("*_ ")
+            is_title = before.lstrip().startswith(("#", "**")) or words.endswith((":", "\uff1a"))
+            if following > 1 or not needs_title or (is_title and _PLAN_WORDS.search(words)):
+                yield found[1], found[2].strip(), False
+                following += 1
 
 
 def _in_json(text: str) -> Iterator[tuple[str, str, bool]]:
     """Yield the entries of a plan that is a JSON object: of its first list of objects under a name of plans."""
     stripped = text.strip()
-    if not stripped.startswith("{") or len(stripped) > MAX_JSON_CHARS:
+    value = json_in(stripped) if stripped.startswith("{") and len(stripped) <= MAX_JSON_CHARS else None
+    if not is_object(value):
         return
-    value = json_in(stripped)
-    if is_object(value):
-        lists = (_objects(inner) for key, inner in value.items() if _PLAN_NAME.search(key))
-        entries = next((found for found in lists if found), list[Mapping[str, Any]]())
-        for number, entry in enumerate(entries, 1):
-            values = {letters_of(key): inner for key, inner in entry.items()}
-            if title := _title(values):
-                status = str(values.get("status") or values.get("state") or "").lower()
-                detail = str(values.get("description") or "")
-                text = f"{title}{BEFORE_DETAIL}{detail}" if detail and detail != title else title
-                yield str(number), text, status in _DONE_STATUS
-
-
-def _objects(value: object) -> list[Mapping[str, Any]]:
-    return [entry for entry in list_in(value) if is_object(entry)]
+    lists = (
+        [one for one in list_in(inner) if is_object(one)] for key, inner in value.items() if _PLAN_NAME.search(key)
+    )
+    for number, entry in enumerate(next(filter(None, lists), list[Mapping[str, Any]]()), 1):
+        values = {letters_of(key): inner for key, inner in entry.items()}
+        if title := _title(values):
+            status = str(values.get("status") or values.get("state") or "").lower()
+            detail = str(values.get("description") or "")
+            text = f"{title}{BEFORE_DETAIL}{detail}" if detail and detail != title else title
+            yield str(number), text, status in _DONE_STATUS
 
 
 def _title(values: Mapping[str, Any]) -> str:
     return next((str(values[name]) for name in _TITLE_KEYS if values.get(name)), "")
-
-
-def _short(text: str) -> str:
-    return text[:MAX_TEXT_CHARS]

@@ -1,14 +1,14 @@
 """The agent's questions to the user, with their options, and the answers resolved with the option's line."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from buoyline.compression.extractive.calls import Step, list_in
 from buoyline.compression.extractive.lines import LineFinder, merged_pointers
 from buoyline.compression.extractive.phrases import asks, leads_in
-from buoyline.compression.extractive.speech import is_made_by_machine, plain_text, split_closing
+from buoyline.compression.extractive.speech import closing_question, is_made_by_machine, plain_text
 from buoyline.compression.identifiers import readable, sentences
 from buoyline.compression.summary import SourceMessage
 from buoyline.compression.work_state import MAX_OPTIONS, MAX_QUESTIONS, MAX_TEXT_CHARS, QuestionState
@@ -78,79 +78,55 @@ _BACK_WORDS = re.compile(
 """Words of questions; a request such as "can you ...?" and a proposal such as "what about ...?" ask nothing."""
 
 
-class AskedQuestion(NamedTuple):
-    """A question and the lines of its options."""
-
-    text: str
-    options: tuple[str, ...] = ()
-
-
-def question_in(text: str) -> AskedQuestion | None:
-    """Return the question that ends a message, with its options; None if it asks nothing."""
-    lines = plain_text(text).rstrip().splitlines()[-MAX_END_LINES:]
-    options, at = _options(lines)
-    if options and (asked := _question_of_options(lines, at, is_lettered=_is_lettered(options))):
-        return AskedQuestion(_short(asked), options)
-    closing = split_closing(plain_text(text))[1]
-    asked = next((sentence for sentence in reversed(closing) if asks(sentence)), "")
-    return AskedQuestion(_short(asked)) if asked else None
-
-
-def _question_of_options(lines: Sequence[str], at: int, *, is_lettered: bool) -> str:
-    """Return the line that asks for one of the options at line *at*; empty if the list is no choice.
+def _question_of_options(lines: Sequence[str], at: int, options: Sequence[str]) -> str:
+    """Return the line that asks for one of *options*, which begin at line *at*; empty if the list is no choice.
 
     Letters offer a choice, numbers also count other things: then the question is right above, or asks which.
     """
     before = [line.strip() for line in lines[:at] if line.strip()][-3:]
     after = [line.strip() for line in lines[at:] if line.strip() and not _OPTION.match(line)][-2:]
-    if not is_lettered:
+    labels = [found[1] for found in map(_OPTION.match, options) if found is not None]
+    if len(labels) < len(options) or not all(map(str.isalpha, labels)):
         return next((line for line in (*before[-1:], *filter(_WHICH.search, after)) if asks(line)), "")
     asked = next((line for line in (*reversed(before), *after) if asks(line)), "")
     return asked or next((line for line in before[-1:] if leads_in(line)), "")
 
 
-def _is_lettered(options: Sequence[str]) -> bool:
-    return all((found := _OPTION.match(option)) is not None and found[1].isalpha() for option in options)
-
-
-def question_of(arguments: Mapping[str, Any]) -> list[AskedQuestion]:
-    """Return the questions in the arguments of a call that asks: one text with options, or a list of them."""
-    found = list_in(arguments.get("questions"))
-    entries = found or [arguments]
-    asked: list[AskedQuestion] = []
-    for entry in entries:
-        if isinstance(entry, str):
-            asked.append(AskedQuestion(_short(entry)))
-        elif is_object(entry):
-            text = next((entry[key] for key in ("question", "prompt", "text", "message") if entry.get(key)), None)
-            if isinstance(text, str):
-                asked.append(AskedQuestion(_short(text), tuple(_offered(entry.get("options") or entry.get("choices")))))
-    return asked
-
-
 def asked_by(step: Step, citations: LineFinder) -> list[QuestionState]:
-    """Return the questions that a call asks, with the answer that its result holds; empty if it asks none."""
+    """Return the questions that a call asks, with the answer that its result holds; empty if it asks none.
+
+    Its arguments hold one text with options, or a list of them.
+    """
+    arguments = step.action.arguments
     words = {word.lower() for word in _NAME_WORD.findall(step.action.name)}
     if words.isdisjoint(_ASKING) or step.action.paths or step.action.command:
         return []
-    return [
-        _answered_by(
-            QuestionState(
-                one.text, step.call.index, one.options, pointers=citations.of(step.call, one.text), key=one.text
-            ),
-            step,
-        )
-        for one in question_of(step.action.arguments)
-    ]
+    found: list[QuestionState] = []
+    for entry in list_in(arguments.get("questions")) or [arguments]:
+        asked, options = entry, tuple[str, ...]()
+        if is_object(entry):
+            asked = next((entry[key] for key in ("question", "prompt", "text", "message") if entry.get(key)), None)
+            options = _offered(entry.get("options") or entry.get("choices"))
+        if isinstance(asked, str):
+            text = _short(asked)
+            question = QuestionState(text, step.call.index, options, pointers=citations.of(step.call, text), key=text)
+            found.append(_answered_by(question, step))
+    return found
 
 
 def asked_in(source: SourceMessage, citations: LineFinder) -> list[QuestionState]:
-    """Return the question that a message of the agent ends with, as a list of at most one."""
-    found = question_in(source.message.text)
-    if found is None:
+    """Return the question that a message of the agent ends with, with its options, as a list of at most one."""
+    text = plain_text(source.message.text)
+    lines = text.rstrip().splitlines()[-MAX_END_LINES:]
+    options, at = _options(lines)
+    asked = _question_of_options(lines, at, options) if options else ""
+    if not asked:
+        asked, options = closing_question(text), ()
+    if not asked:
         return []
-    places = (pointer for words in (found.text, *found.options) for pointer in citations.of(source, words))
-    return [QuestionState(found.text, source.index, found.options, pointers=merged_pointers(places))]
+    asked = _short(asked)
+    places = (pointer for words in (asked, *options) for pointer in citations.of(source, words))
+    return [QuestionState(asked, source.index, options, pointers=merged_pointers(places))]
 
 
 def asks_back(source: SourceMessage) -> bool:
@@ -167,19 +143,14 @@ def answered(questions: Sequence[QuestionState], source: SourceMessage, citation
     if questions and all(one.answer for one in questions):
         return [*questions[:-1], _corrected(questions[-1], source, citations)]
     said = text if len(text) <= MAX_ANSWER_CHARS else text[:MAX_TEXT_CHARS]
-    places = citations.of(source, _short(said))
-    return [
-        replace(
-            one,
-            last=source.index,
-            answer=_short(said),
-            chosen=_chosen(one.options, said),
-            pointers=merged_pointers((*one.pointers, *places)),
-        )
-        if not one.answer
-        else one
-        for one in questions
-    ][-MAX_QUESTIONS:]
+    answer, places = _short(said), citations.of(source, _short(said))
+    found: list[QuestionState] = []
+    for one in questions:
+        if not one.answer:
+            chosen, pointers = _chosen(one.options, said), merged_pointers((*one.pointers, *places))
+            one = replace(one, last=source.index, answer=answer, chosen=chosen, pointers=pointers)  # noqa: PLW2901
+        found.append(one)
+    return found[-MAX_QUESTIONS:]
 
 
 def _corrected(question: QuestionState, source: SourceMessage, citations: LineFinder) -> QuestionState:
@@ -247,7 +218,8 @@ def _options(lines: Sequence[str]) -> tuple[tuple[str, ...], int]:
     return best
 
 
-def _offered(options: object) -> list[str]:
+def _offered(options: object) -> tuple[str, ...]:
+    """Return the options in the arguments of a call: texts, or objects with a label."""
     found: list[str] = []
     for option in list_in(options):
         if isinstance(option, str):
@@ -255,7 +227,7 @@ def _offered(options: object) -> list[str]:
         elif is_object(option):
             texts = [str(option[key]) for key in ("label", "title", "value", "description") if option.get(key)]
             found.append(_short(" \u2014 ".join(texts[:2])))
-    return [option for option in found if option][:MAX_OPTIONS]
+    return tuple(option for option in found if option)[:MAX_OPTIONS]
 
 
 def _short(text: str) -> str:

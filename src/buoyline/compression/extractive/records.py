@@ -49,11 +49,10 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[\u3002\uff01\uff1f])|\n")
 
 
 class RecordRow(NamedTuple):
-    """A record on one line.
+    """A record on one line: its name, and its keys with their values.
 
     Attributes:
-        text: Its name, and its keys with their values.
-        values: Those values in the record's order.
+        values: In the record's order.
         form: Its name and its keys: records of one list have the same.
         key: Its ids; empty without any.
     """
@@ -82,12 +81,7 @@ def without_older(places: Iterable[RowPlace]) -> list[RowPlace]:
 def rows_worth_a_line(rows: Sequence[RowPlace], spoken: frozenset[str]) -> list[RowPlace]:
     """Return the records worth a line of several of one form, the newest ones first.
 
-    Args:
-        rows: Records of one form, in order.
-        spoken: Words of the user and of the agent.
-
-    Returns:
-        Those with a value of their own that was spoken of, at most `MAX_SPOKEN`; else a few.
+    These are at most `MAX_SPOKEN` with a value of their own that was *spoken* of by the user or the agent; else a few.
     """
     newest = {place.row.text: place for place in rows}
     found = list(reversed(newest.values()))
@@ -150,8 +144,7 @@ def _map_row(records: Mapping[str, Any], name: str) -> RecordRow | None:
 def _row(record: Mapping[str, Any], name: str) -> RecordRow | None:
     """Return the row of a record with its short values, and the first sentence of its longest text.
 
-    Returns:
-        None if hardly anything is left.
+    None if hardly anything is left.
     """
     said: list[str] = []
     values: list[str] = []

@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.citations import CUT
-from buoyline.compression.extractive.calls import ParsedCall
 from buoyline.compression.extractive.lines import ResultText
 from buoyline.compression.extractive.phrases import (
     announces,
@@ -34,6 +33,7 @@ from buoyline.compression.identifiers import outer_text, sentences
 from buoyline.compression.summary import SourceMessage
 
 if TYPE_CHECKING:
+    from buoyline.compression.extractive.calls import ParsedCall
     from buoyline.compression.extractive.conversation import Conversation
 
 MAX_SENTENCES: Final = 400
@@ -136,9 +136,7 @@ class SentenceCandidate:
     """A sentence of the conversation.
 
     Attributes:
-        text: As it was written.
-        source: Its message.
-        position: Among the sentences of that message.
+        position: Among the sentences of its message.
         quality: By its origin and its form, see `QUALITIES` and `FACTORS`.
         concepts: See `concepts_of`, and its exact strings behind an equals sign.
         reading: The tool result that holds it; None in a message of the agent.
@@ -152,12 +150,6 @@ class SentenceCandidate:
     concepts: frozenset[str]
     reading: ResultText | None = None
     words: str = ""
-
-    @property
-    def tokens(self) -> float:
-        """An estimate: counting takes longer."""
-        chars_per_token = 1.5 if chars_of(self.text) > 2 * len(self.text) else 4
-        return len(self.text) / chars_per_token
 
 
 def concepts_of(text: str) -> frozenset[str]:
@@ -192,7 +184,10 @@ def ranked_sentences(conversation: "Conversation") -> Iterator[tuple[SentenceCan
     def loss(candidate: SentenceCandidate) -> float:
         # An exact sum: the order of a set differs from run to run, and so would the last bit that breaks a tie.
         total = math.fsum(weights.get(concept, 0.0) * REPEATED ** said[concept] for concept in candidate.concepts)
-        price = candidate.tokens + (CITED_TOKENS if candidate.source.index in cited else UNCITED_TOKENS)
+        # An estimate, since counting takes longer.
+        chars_per_token = 1.5 if chars_of(candidate.text) > 2 * len(candidate.text) else 4
+        citation = CITED_TOKENS if candidate.source.index in cited else UNCITED_TOKENS
+        price = len(candidate.text) / chars_per_token + citation
         return -candidate.quality * total / price
 
     # A candidate's worth falls as others are said and rarely rises, so an old value at the top is asked again first.
@@ -284,7 +279,8 @@ def _of_results(conversation: "Conversation") -> Iterator[SentenceCandidate]:
             makers[id(reading)] = step.action
         shown = plain_text(text)
         if _is_prose(shown):
-            quality = QUALITIES[_origin_of(step.action)] * _recency(conversation, reading.source)
+            origin = "read" if step.action.operation == "look" and step.action.paths else "prose"
+            quality = QUALITIES[origin] * _recency(conversation, reading.source)
             yield from _of_text(shown, reading.source, quality, reading)
     records: defaultdict[tuple[str, str], list[RowPlace]] = defaultdict(list)
     for place in without_older(found):
@@ -300,10 +296,6 @@ def _of_results(conversation: "Conversation") -> Iterator[SentenceCandidate]:
             yield SentenceCandidate(text, reading.source, position, quality, concepts_of(row.text), reading, words)
 
 
-def _origin_of(action: ParsedCall) -> str:
-    return "read" if action.operation == "look" and action.paths else "prose"
-
-
 def _spoken_words(conversation: "Conversation") -> frozenset[str]:
     """Return the words in messages and arguments: a record with one of them was used or spoken of."""
     texts = (
@@ -314,24 +306,18 @@ def _spoken_words(conversation: "Conversation") -> frozenset[str]:
     return frozenset(word for text in texts for word in _VALUE.findall(text))
 
 
-def _is_link(sentence: str) -> bool:
-    """Return whether a sentence begins with a link, or consists of addresses by half."""
-    if _LINK.match(sentence):
-        return True
-    return "://" in sentence and 2 * sum(map(len, _ADDRESS.findall(sentence))) > len(sentence)
-
-
 def _is_prose(text: str) -> bool:
     """Return whether a tool returned sentences, and no code, listing or log: most lines are long and end like one."""
     lines = [line for line in text[:8_000].splitlines() if line.strip()]
     if len(text) < 200 or _NUMBERED.match(lines[0] if lines else ""):  # noqa: PLR2004 - too short to tell
         return False
-    said = sum(1 for line in lines if _is_long(line) and _SENTENCE_END.search(line.rstrip()))
+    said = sum(
+        1
+        for line in lines
+        # Ideographs have no spaces.
+        if (len(line.split()) > 5 or chars_of(line) > len(line) + 40) and _SENTENCE_END.search(line.rstrip())  # noqa: PLR2004
+    )
     return said > 0.4 * len(lines)
-
-
-def _is_long(line: str) -> bool:
-    return len(line.split()) > 5 or chars_of(line) > len(line) + 40  # noqa: PLR2004 - ideographs have no spaces
 
 
 def _of_text(
@@ -339,7 +325,10 @@ def _of_text(
 ) -> Iterator[SentenceCandidate]:
     said = list(sentences(text))
     for position, sentence in enumerate(said):
-        if len(sentence) < MIN_CHARS or leads_in(sentence) or offers(sentence) or _is_link(sentence):
+        if len(sentence) < MIN_CHARS or leads_in(sentence) or offers(sentence):
+            continue
+        # A sentence that begins with a link, or consists of addresses by half, says nothing.
+        if _LINK.match(sentence) or 2 * sum(map(len, _ADDRESS.findall(sentence))) > len(sentence):
             continue
         if reading is None and asks(sentence):
             continue  # the newest is a next step, and the others were answered

@@ -220,11 +220,8 @@ def split_closing(text: str) -> tuple[str, list[str]]:
     """Part the end of a message, a question or the next step, from the text before it.
 
     The end consists of the sentences of the last line, or of a short list that asks, with the line that introduces it.
-    Other lists, links, code and tags are content and ask for nothing.
-
-    Returns:
-        The text before, and the sentences at the end. If there is no such end, or it is no question and too little text
-        precedes it, all of the text and an empty list.
+    Other lists, links, code and tags are content and ask for nothing. Without such an end, or if it is no question and
+    too little text precedes it, the end is empty.
     """
     lines = text.rstrip().split("\n")
     start = len(lines) - 1
@@ -245,6 +242,11 @@ def split_closing(text: str) -> tuple[str, list[str]]:
     if chars_of(body.strip()) < MIN_SENTENCE_CHARS and not any(map(asks, closing)):
         return text, []
     return body, closing
+
+
+def closing_question(text: str) -> str:
+    """Return the last question at the end of a message; empty if it asks nothing there."""
+    return next((sentence for sentence in reversed(split_closing(text)[1]) if asks(sentence)), "")
 
 
 def last_words(text: str) -> str:

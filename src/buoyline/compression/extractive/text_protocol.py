@@ -70,13 +70,10 @@ _TOOL = re.compile(r"(?:(?P<edits>edit|insert|create|replace|write)|open|view|go
 
 
 def with_calls(sources: Sequence[SourceMessage], known: WorkState | None = None) -> Sequence[SourceMessage]:
-    """Return *sources* with the calls and results that their texts hold; the same ones if it is no such agent.
+    """Return *sources*, not empty, with the calls that their texts hold; the same ones if it is no such agent.
 
-    A demonstration before the task reads as the system's words: the task follows it, and it is nobody's work.
-
-    Args:
-        sources: In order and not empty.
-        known: The state of the work behind the messages before; None if there were none.
+    A demonstration before the task reads as the system's words: the task follows it, and it is nobody's work. *known*
+    is the state of the work behind the messages before.
     """
     if any(source.message.calls or source.message.results for source in sources):
         return sources
@@ -90,7 +87,8 @@ def with_calls(sources: Sequence[SourceMessage], known: WorkState | None = None)
     if not is_known and len(calls) < MIN_CALLS and not _is_shown(sources, min(calls)):
         return sources
     changed = list(sources)
-    if is_known and known is not None and sources[0].message.role == "user" and _is_answered_next(known):
+    is_waiting = known is not None and any(one.last == known.end - 1 for one in known.waiting)
+    if is_known and is_waiting and sources[0].message.role == "user":
         changed[0] = replace(sources[0], message=_observed(sources[0], f"text-{sources[0].index - 1}", ""))
     begin = 0 if is_known else _shown_first(changed)
     for at, (words, call) in calls.items():
@@ -134,10 +132,6 @@ def _is_shown(sources: Sequence[SourceMessage], at: int) -> bool:
     text = sources[at].message.text.rstrip()
     form = text[text.rfind("</") :] if text.endswith(">") else "```" if text.endswith("```") else "Action"
     return any(source.message.role == "system" and form in source.message.text for source in sources[:at])
-
-
-def _is_answered_next(known: WorkState) -> bool:
-    return any(one.last == known.end - 1 for one in known.waiting)
 
 
 def _observed(source: SourceMessage, call_id: str, name: str) -> Message:

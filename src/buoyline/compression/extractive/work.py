@@ -50,12 +50,7 @@ _MENTION_CHARS: Final = 200
 
 
 def work_of(sources: Sequence[SourceMessage], state: WorkState | None = None) -> WorkState:
-    """Return the state of the work behind *sources*.
-
-    Args:
-        sources: Messages in order; may be empty.
-        state: The state behind the messages before; None if there were none.
-    """
+    """Return the state of the work behind *sources*, in order, which may be empty; *state* is that before them."""
     before = state or WorkState()
     if not sources:
         return before
