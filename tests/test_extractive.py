@@ -14,9 +14,9 @@ from thirds import STEP, each_third
 
 from buoyline.compression.citations import CUT, unverified
 from buoyline.compression.extractive.fact_text import FILE_KINDS
+from buoyline.compression.extractive.facts import FACTS
 from buoyline.compression.extractive.plans import ticked
 from buoyline.compression.extractive.summarizer import Extractive, extract
-from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.pointers import Pointer, pointers_in
 from buoyline.compression.summary import FIELDS, Draft, SourceMessage, SummaryRequest
 from buoyline.compression.work_state import PlanItem
@@ -66,7 +66,7 @@ def _spoken(message: Message) -> str:
 
 _DRAFT = """
 import json, pathlib, sys
-from buoyline.compression.extractive.weights import FACTS
+from buoyline.compression.extractive.facts import FACTS
 from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import SourceMessage, SummaryRequest

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.compression.extractive import snippets
-from buoyline.compression.extractive.snippets import CitedSpan, Snippet, StringCandidate, selected_spans
+from buoyline.compression.extractive import spans
+from buoyline.compression.extractive.spans import CitedSpan, Snippet, StringCandidate, selected_spans
 from buoyline.compression.identifiers import (
     MAX_CHARS,
     atoms,
@@ -197,7 +197,7 @@ def test_strings_stand_once_where_they_are_held_and_within_the_tokens(
 
 
 def test_strings_share_places() -> None:
-    assert doctest.testmod(snippets).failed == 0
+    assert doctest.testmod(spans).failed == 0
     wanted = [StringCandidate(0.5, 2, numbers) for numbers in ([1, 2], [2, 3], [2, 9], [9])]
     assert selected_spans(wanted, NINES, 100, max_places=1) == [
         CitedSpan(2, 2, [0, 1, 2], [], 10),

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.compression import Fact, Pointer
-from buoyline.compression.extractive.fact_text import field_text, pointers_of
-from buoyline.compression.extractive.snippets import LABEL_KIND, MAX_RANGES, rows
+from buoyline.compression.extractive.fact_text import LABEL_KIND, MAX_RANGES, field_text, pointers_of, rows
 from buoyline.compression.pointers import pointers_in
 
 RESULT = "tool_result-call_1.txt"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
+from buoyline.compression.extractive.facts import FACTS
 from buoyline.compression.extractive.learned import LEARNED
-from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.summary import SourceMessage
 from buoyline.messages.registry import detect
 from buoyline.tokens import as_text_counter, default_counter

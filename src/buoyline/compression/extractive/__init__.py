@@ -2,6 +2,6 @@
 
 In reading order: `summarizer` composes a summary; `conversation` reads the messages (`calls`, `speech`, `occurrences`,
 `lines`); `work` keeps up the state of the work (`files`, `checks`, `repository`, `plans`, `questions`); `facts` finds
-candidates for each field; `selection` and `snippets` choose within the budget; `fact_text` writes the text. Nothing
-here asks a model or reads a file.
+candidates for each field; `selection` chooses within the budget, and `snippets` and `spans` choose exact strings with
+their lines; `fact_text` writes the text. Nothing here asks a model or reads a file.
 """

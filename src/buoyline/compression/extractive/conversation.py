@@ -1,6 +1,7 @@
 """The archived messages, read once for all fields of their summary."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from buoyline.compression.extractive.speech import (
     ending_of,
     is_made_by_machine,
     plain_text,
-    repeated_endings,
     says_task,
 )
 from buoyline.compression.extractive.text_protocol import with_calls
@@ -61,6 +61,10 @@ class QuotationLimits:
             report=_between(24, max_tokens // 12, 400),
             line=_between(16, max_tokens // 40, 60),
         )
+
+    def cut(self, text: str, max_tokens: int) -> str:
+        """Return *text* on one line, cut to *max_tokens*; see `fact_text.cut`."""
+        return cut(text, max_tokens, self.counter)
 
 
 class Conversation:
@@ -105,7 +109,8 @@ class Conversation:
         self._behind_skills = frozenset(
             step.answer.index + 1 for step in self.steps if step.answer is not None and "skill" in step.action.words
         )
-        self._endings = repeated_endings([source.message.text for source in users], at_least=MADE_ALIKE)
+        endings = Counter(ending_of(source.message.text) for source in users)
+        self._made_endings = {ending for ending, count in endings.items() if ending and count >= MADE_ALIKE}
         self.typed = _without_repetitions([source for source in users if not self.is_made(source)] or users)
         self._index.mark("asked", (source.message.text for source in self.typed[-1:]))
         self._index.mark("said", (source.message.text for source in self.spoken("assistant")[-1:]))
@@ -140,7 +145,7 @@ class Conversation:
         if source.index in self._behind_skills and len(text) > MAX_TYPED_CHARS:
             return True
         # A person may sign each message, and what that forbids must not be lost.
-        return is_made_by_machine(text) or (ending_of(text) in self._endings and not forbids(text))
+        return is_made_by_machine(text) or (ending_of(text) in self._made_endings and not forbids(text))
 
     @property
     def last_operation(self) -> int:
@@ -168,7 +173,7 @@ class Conversation:
         question = closing_question(plain_text(asked.message.text))
         if not question:
             return Passage(said, pointers)
-        shown = cut(question, max_tokens, self.limits.counter)
+        shown = self.limits.cut(question, max_tokens)
         return Passage(f"{shown}{ANSWERED}{said}", merged_pointers((*self.citations.of(asked, shown), *pointers)))
 
     def says_something(self, text: str) -> bool:

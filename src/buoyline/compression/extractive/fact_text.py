@@ -3,19 +3,32 @@
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
 from buoyline.compression.citations import BETWEEN, CUT
 from buoyline.compression.extractive.lines import merged_pointers
-from buoyline.compression.extractive.snippets import LABEL_KIND, rows
 from buoyline.compression.identifiers import WORD, readable
 from buoyline.compression.pointers import Pointer, citation_marks
 from buoyline.compression.summary import Fact
 from buoyline.tokens import TextCounter
 
 NOTHING: Final = "None seen."
+
+LABEL_KIND: Final = "label"
+"""The kind of a file name that precedes bare strings and says where they are from."""
+
+UNLABELLED: Final = "More names in use:"
+"""Begins a line that only cites: its lines hold strings of which none alone is likely needed."""
+
+MAX_RANGES: Final = 6
+"""So many places of a file share a line and its mark. More save little: four take 8 tokens each, six 7, one alone 12.
+
+And of a string on such a line only its rank tells which of these places it is from.
+"""
 
 STRING_KINDS: Final = frozenset({LABEL_KIND, "path", "url", "identifier", "hash", "version", "number"})
 """Kinds of facts that are bare strings; they share lines."""
@@ -101,21 +114,17 @@ _SENTENCE_END = re.compile(r"[.!?;](?= )|[\u3002\uff01\uff1f\uff1b]")
 
 
 def cut(text: str, max_tokens: int, counter: TextCounter) -> str:
-    """Return *text* on one line, cut behind a word and marked if it exceeds *max_tokens*.
+    """Return *text* on one line, cut behind a sentence or a word and marked if it exceeds *max_tokens*.
 
-    Args:
-        text: What is quoted.
-        max_tokens: Of the quotation with its mark.
-        counter: Counts them.
-
-    Returns:
-        At most *max_tokens* tokens, unless a single mark has more; empty if nothing of the text fits.
+    The mark counts. A single mark may have more; empty if nothing of the text fits.
     """
     shown = readable(text[:MAX_TEXT_CHARS])
     if len(text) <= MAX_TEXT_CHARS and not counter.exceeds(shown, max_tokens):
         return shown
     head = counter.head(shown, max(0, max_tokens - counter.count(f" {CUT}")))
-    end = _good_end(head)
+    least = len(head) * 3 // 5  # else too much would be lost
+    ends = [match.end() for match in _SENTENCE_END.finditer(head, least)]
+    end = ends[-1] if ends else max(head.rfind(" ", least), 0)
     if end == 0:
         return head and f"{head.rstrip()}{CUT}"
     return f"{head[:end].rstrip()} {CUT}"
@@ -138,13 +147,6 @@ def cut_between(text: str, max_tokens: int, counter: TextCounter) -> str:
     last = end[starts[0] if starts and starts[0] < len(end) - 1 else blank + 1 :].strip()
     first = cut(text, max(0, max_tokens - counter.count(f" {last}")), counter)
     return f"{first} {last}".rstrip() if first.endswith(CUT) else cut(text, max_tokens, counter)
-
-
-def _good_end(text: str) -> int:
-    """Return the end of the last sentence in *text*, else of the last word; 0 if too much would be lost."""
-    least = len(text) * 3 // 5
-    ends = [match.end() for match in _SENTENCE_END.finditer(text, least)]
-    return ends[-1] if ends else max(text.rfind(" ", least), 0)
 
 
 def said(item: Fact) -> str:
@@ -186,7 +188,7 @@ def _lines(items: Iterable[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
 
 
 def _prose_lines(items: Iterable[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
-    for is_shared, group in groupby(items, _sharing):
+    for is_shared, group in groupby(items, _shared_line):
         members = list(group)
         lines = [members] if is_shared else [[item] for item in members]
         for line in lines:
@@ -249,8 +251,18 @@ def root_of(paths: Iterable[str]) -> str:
     return f"{common}/" if len(common) >= MIN_ROOT_CHARS else ""
 
 
+def _shared_line(item: Fact) -> tuple[int, tuple[Pointer, ...]] | None:
+    """Return what sentences on one line have in common; None for a fact with a line of its own.
+
+    Sentences of one message of the agent share a line. Sentences of a model's summary may point anywhere.
+    """
+    if item.kind not in JOINED_KINDS:
+        return None
+    return item.last_seen, item.pointers if item.kind == "note" else ()
+
+
 def _reading_order(item: Fact) -> tuple[int, int, str, int, str]:
-    """Sort by kind and then by time, and facts of one message in its own order."""
+    """Order facts by kind, then by time, and those of one message in its own order."""
     is_in_order = item.field in ORDERED_FIELDS
     return _rank_of(item), item.last_seen if is_in_order else -item.last_seen, item.kind, item.order, item.text
 
@@ -259,11 +271,57 @@ def _rank_of(item: Fact) -> int:
     return READING_RANKS.get(item.kind, OTHERS_RANK)
 
 
-def _sharing(item: Fact) -> tuple[int, tuple[Pointer, ...]] | None:
-    """Return what sentences on one line have in common; None for a fact with a line of its own.
+@dataclass(slots=True)
+class Row:
+    """One line of exact strings, *label* being the name of their file, if it is known.
 
-    Sentences of one message of the agent share a line. Sentences of a model's summary may point anywhere.
+    Attributes:
+        pointers: Their places, in order; touching ones are one.
+        strings: Place by place, and paths first in each: they say what the names behind them belong to.
     """
-    if item.kind not in JOINED_KINDS:
-        return None
-    return item.last_seen, item.pointers if item.kind == "note" else ()
+
+    label: str
+    pointers: list[Pointer] = field(default_factory=list[Pointer])
+    strings: list[str] = field(default_factory=list[str])
+
+    @property
+    def text(self) -> str:
+        """The line without its mark."""
+        # Blanks separate strings: few contain any, and commas take tokens.
+        quoted = (f"“{string}”" if " " in string else string for string in self.strings)
+        label = [f"{self.label}:"] if self.label else [] if self.strings else [UNLABELLED]
+        return " ".join([*label, *quoted])
+
+    def add(self, pointers: Sequence[Pointer], strings: Iterable[str]) -> None:
+        """Add the strings of one more place."""
+        self.strings += strings
+        for pointer in pointers:
+            last = self.pointers[-1] if self.pointers else None
+            if last is not None and last.path == pointer.path and last.start <= pointer.start <= last.end + 1:
+                self.pointers[-1] = Pointer(last.path, last.start, max(last.end, pointer.end))
+            else:
+                self.pointers.append(pointer)
+
+
+def rows(items: Iterable[Fact]) -> list[Row]:
+    """Put strings on lines, those of one file together unless their labels differ, in the order of their first places.
+
+    Only a row for strings with more places of their own exceeds `MAX_RANGES`.
+    """
+    found: list[Row] = []
+    waiting: dict[tuple[frozenset[str], str], Row] = {}
+    # In one place paths come first: they say what the names behind them belong to.
+    ordered = sorted(items, key=lambda item: (item.pointers, item.kind != "path", item.kind, item.text))
+    for pointers, group in groupby(ordered, key=attrgetter("pointers")):
+        members = list(group)
+        label = next((item.text for item in members if item.kind == LABEL_KIND), "")
+        strings = [item.text for item in members if item.kind != LABEL_KIND]
+        files = frozenset(pointer.path for pointer in pointers)
+        row = waiting.get((files, label))
+        is_named = bool(label or strings or (row is not None and row.strings))
+        is_full = row is not None and is_named and len(row.pointers) + len(pointers) > MAX_RANGES
+        if row is None or len(files) != 1 or is_full:
+            row = waiting[files, label] = Row(label)
+            found.append(row)
+        row.add(pointers, strings)
+    return found

@@ -2,16 +2,17 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain, islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from buoyline.compression.citations import ARROW, CUT, contains_whole
 from buoyline.compression.extractive.calls import grouped_calls, varying_argument
 from buoyline.compression.extractive.checks import checks_in
 from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
-from buoyline.compression.extractive.fact_text import ANSWERED, cut
+from buoyline.compression.extractive.fact_text import ANSWERED
 from buoyline.compression.extractive.files import beginning_of, edit_in, is_whole_file
 from buoyline.compression.extractive.lines import Passage, merged_pointers
 from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
@@ -35,13 +36,68 @@ from buoyline.compression.extractive.speech import (
     without_blocks,
     written_texts,
 )
-from buoyline.compression.extractive.weights import FACTS
 from buoyline.compression.identifiers import classify, readable, sentences
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import Fact, SourceMessage
 
 if TYPE_CHECKING:
     from buoyline.compression.extractive.calls import Step
+
+FACTS: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        # What the user wants.
+        "task": 9.0,  # the first request, above all else
+        "request": 2.0,
+        "pasted": 0.5,
+        "made by a program": -1.0,  # a user message that no person typed
+        "refusal": 3.0,
+        "refusal without words": 1.5,
+        "prohibition": 6.0,  # never forgotten: the agent must not do it in twenty compactions either
+        "correction": 3.0,  # chosen behind the task and before all else: without it, an older request says the opposite
+        "lasting rule": 4.0,  # holds from now on, or lifts a prohibition
+        "rule": 1.0,
+        "remark": 0.0,
+        # Where the work is.
+        "last report": 5.0,
+        "newer report": 5.0,  # the newest one, if something was done since
+        "report": 2.5,
+        "intent": 4.0,
+        "repository": 6.0,
+        "failed check": 6.5,  # precedes even the changed files
+        "check": 4.5,
+        "old check": 2.0,  # passed, behind the newest ones: mostly a part of what they check
+        "stale check": -1.0,  # added if a file was changed since its last run
+        "changed": 4.0,
+        "newest edit": 2.5,  # the last one of a file
+        "edit": 1.5,
+        "beginning": -1.5,  # of a file that was written: said if there is room
+        "read": -0.5,
+        "content": 0.5,  # the result that holds a large file
+        "series": 4.5,  # several similar calls: the next agent must not repeat them
+        "done": 1.5,
+        "lately": 0.5,  # added for work since the agent's last words: nothing else says that it is done
+        "failed": 1.0,
+        "looked": -1.0,
+        # Errors.
+        "open error": 3.0,
+        "tackled error": 1.0,
+        "untried error": 0.5,
+        "resolved error": 0.0,
+        # What comes next.
+        "question": 6.0,
+        "working": 6.0,  # the user's newest request precedes everything that was planned for it
+        "todo": 4.0,
+        "pending": 4.0,
+        "closing": 3.0,
+        # Any kind.
+        "note": 2.0,  # a sentence that a model or an unknown summarizer wrote
+        "focus": 2.5,  # added if it matches the caller's focus, or the name of a field
+    }
+)
+"""Weights of the facts, set by judgement and by reading summaries; those of exact strings are learned.
+
+They are log odds, like those in `learned`, whose count and age are added to them.
+"""
 
 SERIES_PLACES: Final = 3
 """A series names the values of calls at so many places."""
@@ -102,15 +158,12 @@ REPORT_LINES: Final = 24
 def overview(conversation: Conversation, *, without: SourceMessage | None = None) -> Iterator[Fact]:
     """Yield the user's requests in the user's words.
 
-    Args:
-        conversation: The messages.
-        without: A message that is quoted elsewhere; the first request is quoted here even so.
+    *without* is a message that is quoted elsewhere; the first request is quoted here even so.
     """
     limits = conversation.limits
     typed = conversation.typed
     for source in typed:
         is_task = source is typed[0] and not conversation.has_task
-        is_newest = source in typed[-NEWEST:]
         if source is without and not is_task:
             continue
         is_pasted = _is_pasted(source) and not is_task
@@ -121,7 +174,15 @@ def overview(conversation: Conversation, *, without: SourceMessage | None = None
         if ANSWERED not in passage.text and not (is_task or conversation.says_something(source.message.text)):
             continue
         kind = "task" if is_task else "pasted" if is_pasted else "request"
-        weight = FACTS["task"] if is_task else _request_weight(conversation, source, is_newest=is_newest)
+        if is_task:
+            weight = FACTS["task"]
+        elif conversation.is_made(source):
+            weight = FACTS["made by a program"]
+        elif is_pasted:
+            weight = FACTS["pasted"]
+        else:
+            is_next = source in typed[-NEWEST:] and chars_of(source.message.text) >= MIN_SENTENCE_CHARS
+            weight = FACTS["request"] + (1.0 if is_next else _substance(conversation, source.message.text))
         item = conversation.item("task_overview", kind, passage.text, source, weight=weight)
         yield _citing(item, passage.pointers)
     yield from _refusals(conversation)
@@ -137,8 +198,8 @@ def _refusals(conversation: Conversation) -> Iterator[Fact]:
         named = step.action.command or (step.action.paths or (step.action.name,))[0]
         tool = step.action.command or f"{step.action.name} {_names(step.action.paths)}".strip()
         edit = edit_in(step.action.arguments)
-        shown = cut(f"{tool} {edit.clause}" if edit is not None else tool, limits.line, limits.counter)
-        words = cut(said[1], 2 * limits.line, limits.counter) if said is not None else ""
+        shown = limits.cut(f"{tool} {edit.clause}" if edit is not None else tool, limits.line)
+        words = limits.cut(said[1], 2 * limits.line) if said is not None else ""
         text = f"“{words}” (refusing: {shown})" if words else f"Refused: {shown}"
         weight = FACTS["refusal"] if words else FACTS["refusal without words"]
         places = conversation.citations.of_result(step.reading, words or step.reading.text[:MIN_CHARS])
@@ -149,13 +210,14 @@ def _refusals(conversation: Conversation) -> Iterator[Fact]:
 def corrections(conversation: Conversation, old: Iterable[Fact]) -> Iterator[Fact]:
     """Yield the sentences with which the user replaces what was asked before, each with the words that it corrects.
 
-    Args:
-        conversation: The messages.
-        old: Facts of the last summary, which may be corrected too.
+    *old* are facts of the last summary, which may be corrected too.
     """
     limits = conversation.limits
     asked: list[tuple[str, SourceMessage | Fact]] = [
-        (said, item) for item in old if item.kind in ASKED_BEFORE for said in _sentences_of(item)
+        (said, item)
+        for item in old
+        if item.kind in ASKED_BEFORE
+        for said in sentences(item.text.partition(" (correcting: ")[0].strip("“”"))
     ]
     for source in conversation.typed:
         for position, (sentence, is_ban) in enumerate(islice(remarks(source.message.text), MAX_ASKED)):
@@ -166,19 +228,14 @@ def corrections(conversation: Conversation, old: Iterable[Fact]) -> Iterator[Fac
             earlier = next((one for word in words for one in reversed(near) if _holds(one[0], word)), None)
             if earlier is not None:
                 corrected, origin = earlier
-                shown = cut(corrected, limits.line, limits.counter)
-                text = f"“{cut(sentence, limits.request, limits.counter)}” (correcting: “{shown}”)"
+                shown = limits.cut(corrected, limits.line)
+                text = f"“{limits.cut(sentence, limits.request)}” (correcting: “{shown}”)"
                 finder = conversation.citations
                 places = origin.pointers if isinstance(origin, Fact) else finder.of(origin, corrected)
                 pointers = merged_pointers((*finder.of(source, sentence), *places))
                 weight = FACTS["correction"]
                 yield _fact("task_overview", "correction", text, source.index, pointers, weight=weight, order=position)
             asked.append((sentence, source))
-
-
-def _sentences_of(item: Fact) -> Iterator[str]:
-    """Yield the sentences of a request or of a correction, without what that corrects."""
-    return sentences(item.text.partition(" (correcting: ")[0].strip("“”"))
 
 
 def _holds(text: str, word: str) -> bool:
@@ -227,19 +284,19 @@ def _checks(conversation: Conversation) -> Iterator[Fact]:
     limits, work = conversation.limits, conversation.work
     newest = list(work.checks)[-NEWEST_CHECKS:]
     for check in work.checks.values():
-        text = f"`{cut(check.command, limits.line, limits.counter)}`"
+        text = f"`{limits.cut(check.command, limits.line)}`"
         if check.directory and not check.directory.startswith("/") and not check.command.startswith("cd "):
-            text += f" in {cut(check.directory, limits.line, limits.counter)}"
+            text += f" in {limits.cut(check.directory, limits.line)}"
         is_regular = check.runs >= REGULAR_RUNS
         match check.outcome:
             case "ran":
                 text += f" was run {check.runs} times" if is_regular else " was run"
             case "fails":
-                text += f" fails: {cut(check.line, 2 * limits.line, limits.counter)}"
+                text += f" fails: {limits.cut(check.line, 2 * limits.line)}"
             case "passes":
-                text += f" passes ({cut(check.line, limits.line // 2, limits.counter)})" if check.line else " passes"
+                text += f" passes ({limits.cut(check.line, limits.line // 2)})" if check.line else " passes"
         if check.failed_before and check.outcome == "passes":
-            text += f"; it had failed: {cut(check.failed_before, limits.line, limits.counter)}"
+            text += f"; it had failed: {limits.cut(check.failed_before, limits.line)}"
             names = _names(check.changed_between)
             text += f"; changed in between: {names}" if names else ""
         ran = FACTS["check" if is_regular else "done"]
@@ -260,7 +317,7 @@ def _files(conversation: Conversation) -> Iterator[Fact]:
         count = max(one.changes, 1)
         yield _fact("current_state", one.operation, one.path, one.last, one.pointers, weight=weight, count=count)
         if one.edit:
-            text = f"{_names([one.path])}: {cut(one.edit, 2 * limits.line, limits.counter)}"
+            text = f"{_names([one.path])}: {limits.cut(one.edit, 2 * limits.line)}"
             yield _fact("current_state", "edit", text, one.last, one.pointers, weight=FACTS["newest edit"])
     for one in sorted(files.values(), key=lambda one: -one.last):
         if one.content is not None and one.content.end - one.content.start >= LARGE_LINES:
@@ -281,21 +338,21 @@ def _writings(conversation: Conversation) -> Iterator[Fact]:
         name = _names([path])
         if is_whole_file(step.action.arguments):  # one that was written again has nothing of its earlier forms
             if is_last and (begin := beginning_of(step.action.arguments)):
-                shown = cut(" ".join(begin), 4 * limits.line, limits.counter)
+                shown = limits.cut(" ".join(begin), 4 * limits.line)
                 starts = accumulate((len(line) + 1 for line in begin), initial=0)
                 cited = [name, *(line for line, start in zip(begin, starts, strict=False) if start < len(shown))]
                 text = f"{name} begins: {shown}"
                 pointers = conversation.citations.of(step.call, CUT.join(cited))
                 yield _fact("current_state", "beginning", text, step.call.index, pointers, weight=FACTS["beginning"])
         elif not is_last and (edit := edit_in(step.action.arguments)) is not None:
-            text = f"{name}: {cut(edit.clause, 2 * limits.line, limits.counter)}"
+            text = f"{name}: {limits.cut(edit.clause, 2 * limits.line)}"
             places = (conversation.citations.of(step.call, words) for words in (path, *edit.lines))
             pointers = merged_pointers(chain.from_iterable(places))
             yield _fact("current_state", "edit", text, step.call.index, pointers, weight=FACTS["edit"])
 
 
 def discoveries(conversation: Conversation) -> Iterator[Fact]:
-    """Yield errors, open and resolved, and the most telling sentences of the agent."""
+    """Yield errors, open and resolved, and the most telling sentences of the agent and of its tools."""
     for step in conversation.open_errors:
         is_old = conversation.end - (step.answer or step.call).index > UNTRIED_MESSAGES
         kind, weight = ("untried", FACTS["untried error"]) if is_old else ("error", FACTS["open error"])
@@ -304,7 +361,18 @@ def discoveries(conversation: Conversation) -> Iterator[Fact]:
         yield from _error(conversation, step, "tackled", FACTS["tackled error"])
     for step in conversation.resolved_errors:
         yield from _error(conversation, step, "resolved", FACTS["resolved error"])
-    yield from _findings(conversation)
+    limits = conversation.limits
+    for found, weight in ranked_sentences(conversation):
+        kind = "record" if found.words else "finding"
+        # A row of a table is shown without the bars around it.
+        said = found.text.strip("| ") if found.text.startswith("|") else found.text
+        text = limits.cut(said, (4 if found.words else 2) * limits.line)
+        item = conversation.item("important_discoveries", kind, text, found.source, weight=weight, order=found.position)
+        words = found.words or limits.cut(found.text, 2 * limits.line)
+        if found.reading is not None:
+            yield _citing(item, conversation.citations.of_result(found.reading, words))
+        else:
+            yield _citing(item, conversation.citations.of(found.source, words))
 
 
 def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -> Iterator[Fact]:
@@ -313,7 +381,7 @@ def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -
     if checks_in(step.action.command) or (step.reading is not None and is_refusal(step.reading.text)):
         return
     lines = [line for line in step.errors if not _ONLY_COUNTS.search(line.text)] or step.errors
-    said = [cut(line.text, limits.line, limits.counter) for line in lines]
+    said = [limits.cut(line.text, limits.line) for line in lines]
     shown = f" {CUT} ".join(dict.fromkeys(text for text in said if text))
     text = f"{step.subject}{ARROW}{shown}" if shown else step.subject
     item = conversation.item("important_discoveries", kind, text, step.answer or step.call, weight=weight)
@@ -336,19 +404,13 @@ def preserved(conversation: Conversation) -> Iterator[Fact]:
             kind = "prohibition" if is_forbidding else "constraint"
             ban_tokens = PASTED_BAN_TOKENS if _is_pasted(source) else limits.max_tokens
             most = ban_tokens if is_forbidding else 2 * limits.line
-            text = cut(sentence, most, limits.counter)
+            text = limits.cut(sentence, most)
             weight = FACTS["prohibition"] - _is_pasted(source) if is_forbidding else weight
             yield conversation.item("context_to_preserve", kind, text, source, weight=weight, order=position)
     for occurrence in conversation.occurrences:
-        yield Fact(
-            field="context_to_preserve",
-            kind=occurrence.kind,
-            text=occurrence.text,
-            pointer=None,
-            last_seen=occurrence.last_seen,
-            count=occurrence.count,
-            weight=occurrence.weight,
-        )
+        kind, text, last_seen = occurrence.kind, occurrence.text, occurrence.last_seen
+        weight = occurrence.weight
+        yield _fact("context_to_preserve", kind, text, last_seen, (), weight=weight, count=occurrence.count)
 
 
 def _operations(conversation: Conversation) -> Iterator[Fact]:
@@ -365,16 +427,13 @@ def _operations(conversation: Conversation) -> Iterator[Fact]:
     looks = [step for step in newest.values() if step.action.command and step.action.is_harmless]
     yield from _looks(conversation, looks)
     together, apart = grouped_calls(step for step in newest.values() if step not in looks)
-    for first, *others in together:
-        made = [first, *others]
-        is_look = first.action.operation == "look"
-        yield from _series(
-            conversation, made, FACTS["series"] if made[-1].call.index >= said and not is_look else FACTS["done"]
-        )
+    for made in together:
+        is_news = made[-1].call.index >= said and made[0].action.operation != "look"
+        yield _series(conversation, made, FACTS["series"] if is_news else FACTS["done"])
     for step in apart:
         spoken = readable(step.action.spoken())
-        outcome = cut(step.outcome.text, limits.line if step.has_failed else limits.line // 2, limits.counter)
-        text = cut(f"$ {spoken}" if step.action.command else spoken, limits.line, limits.counter)
+        outcome = limits.cut(step.outcome.text, limits.line if step.has_failed else limits.line // 2)
+        text = limits.cut(f"$ {spoken}" if step.action.command else spoken, limits.line)
         weight = FACTS["failed"] if step.has_failed else FACTS["looked"] if step.action.is_harmless else FACTS["done"]
         weight += FACTS["lately"] if weight == FACTS["done"] and step.call.index >= said else 0
         shown = f"{text}{ARROW}{outcome}" if outcome and not _EMPTY_OUTCOME.fullmatch(outcome) else text
@@ -397,19 +456,19 @@ def _is_operation(step: "Step") -> bool:
 def _looks(conversation: Conversation, made: Sequence["Step"]) -> Iterator[Fact]:
     """Yield one fact for the commands that only looked at something, the newest ones."""
     limits = conversation.limits
-    newest = ((step, f"`{cut(step.action.command, limits.line // 2, limits.counter)}`") for step in reversed(made))
+    newest = ((step, f"`{limits.cut(step.action.command, limits.line // 2)}`") for step in reversed(made))
     shown, pointers = _as_fit(newest, limits, is_newest_first=True)
     if shown:
         yield _fact("current_state", "looked", ", ".join(shown), made[-1].call.index, pointers, weight=FACTS["looked"])
 
 
-def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -> Iterator[Fact]:
-    """Yield one fact for calls that differ in one argument: the tool and the newest values."""
+def _series(conversation: Conversation, made: Sequence["Step"], weight: float) -> Fact:
+    """Return one fact for calls that differ in one argument: the tool and the newest values."""
     key, values = varying_argument(made)
     newest = zip(reversed(made), reversed(values), strict=True)
     shown, pointers = _as_fit(newest, conversation.limits, is_newest_first=False)
     text = f"{made[0].action.name}: {key} {', '.join(shown)}"
-    yield _citing(conversation.item("current_state", "done", text, made[-1].call, weight=weight), pointers)
+    return _citing(conversation.item("current_state", "done", text, made[-1].call, weight=weight), pointers)
 
 
 def _as_fit(
@@ -417,10 +476,7 @@ def _as_fit(
 ) -> tuple[list[str], tuple[Pointer, ...]]:
     """Return the words of as many calls as fit two quoted lines and few places, and these places; at least one call.
 
-    Args:
-        newest: Calls with their words, the newest first.
-        limits: Of quotations.
-        is_newest_first: The order in which the words are said.
+    *newest* are calls with their words, the newest first; *is_newest_first* is the order in which the words are said.
     """
     pointers: tuple[Pointer, ...] = ()
     kept: list[str] = []
@@ -442,7 +498,7 @@ def _reports(conversation: Conversation) -> Iterator[Fact]:
     for source in agents:
         if source.message.calls:
             if source is agents[-1] and all(asked.index < source.index for asked in conversation.typed[-1:]):
-                text = cut(last_words(source.message.text), limits.report // 2, limits.counter)
+                text = limits.cut(last_words(source.message.text), limits.report // 2)
                 yield conversation.item("current_state", "intent", text, source, weight=FACTS["intent"])
             continue
         is_newest = source is newest
@@ -451,48 +507,16 @@ def _reports(conversation: Conversation) -> Iterator[Fact]:
         is_last = source is agents[-1] and source.index > conversation.last_operation
         text = plain_text(source.message.text)
         text = split_closing(text)[0] if is_last else text
-        shown = cut(without_blocks(text), limits.report, limits.counter)
+        shown = limits.cut(without_blocks(text), limits.report)
         if shown and not (is_last and chars_of(shown) < MIN_SENTENCE_CHARS and text is not source.message.text):
             weight = FACTS["report"] + _substance(conversation, text)
             weight = FACTS["last report"] if is_last else max(weight, FACTS["newer report"]) if is_newest else weight
-            item = conversation.item("current_state", "report", shown, source, weight=weight)
-            yield _with_all_lines(item, source) if shown.endswith(CUT) else item
-
-
-def _with_all_lines(item: Fact, source: SourceMessage) -> Fact:
-    """Return *item* with the lines of the whole message if that is not too long: they hold what was cut."""
-    whole = source.pointer
-    if item.pointer is None or whole is None or item.also or whole.end - item.pointer.start > REPORT_LINES:
-        return item
-    return replace(item, pointer=replace(whole, start=item.pointer.start))
-
-
-def _findings(conversation: Conversation) -> Iterator[Fact]:
-    """Yield sentences of the agent and of prose that tools returned, the more telling ones with more weight."""
-    limits = conversation.limits
-    for found, weight in ranked_sentences(conversation):
-        kind = "record" if found.words else "finding"
-        text = cut(_without_bars(found.text), (4 if found.words else 2) * limits.line, limits.counter)
-        item = conversation.item("important_discoveries", kind, text, found.source, weight=weight, order=found.position)
-        words = found.words or cut(found.text, 2 * limits.line, limits.counter)
-        if found.reading is not None:
-            yield _citing(item, conversation.citations.of_result(found.reading, words))
-        else:
-            yield _citing(item, conversation.citations.of(found.source, words))
-
-
-def _without_bars(sentence: str) -> str:
-    """Return a row of a table without the bars around it."""
-    return sentence.strip("| ") if sentence.startswith("|") else sentence
-
-
-def _request_weight(conversation: Conversation, source: SourceMessage, *, is_newest: bool) -> float:
-    if conversation.is_made(source):
-        return FACTS["made by a program"]
-    if _is_pasted(source):
-        return FACTS["pasted"]
-    is_sentence = chars_of(source.message.text) >= MIN_SENTENCE_CHARS
-    return FACTS["request"] + (1.0 if is_newest and is_sentence else _substance(conversation, source.message.text))
+            item, whole = conversation.item("current_state", "report", shown, source, weight=weight), source.pointer
+            if shown.endswith(CUT) and item.pointer is not None and whole is not None and not item.also:
+                # The lines of the whole message hold what was cut.
+                is_short = whole.end - item.pointer.start <= REPORT_LINES
+                item = replace(item, pointer=replace(whole, start=item.pointer.start)) if is_short else item
+            yield item
 
 
 def _substance(conversation: Conversation, text: str) -> float:
@@ -527,17 +551,26 @@ def _citing(item: Fact, pointers: Sequence[Pointer]) -> Fact:
     return replace(item, pointer=pointers[0], also=tuple(pointers[1:])) if pointers else item
 
 
-# Next steps: the plan, calls without a result, the user's newest request, the agent's question.
-
-
 FIELD: Final = "next_steps"
 
 
 def next_steps(conversation: Conversation) -> Iterator[Fact]:
     """Yield open work: the newest plan, calls without a result, the user's newest request, the agent's question."""
+    limits = conversation.limits
     yield from _plan(conversation, FIELD, "todo", is_done=False, weight=FACTS["todo"])
-    yield from _waiting(conversation)
-    yield from _asked(conversation)
+    for step in conversation.steps:
+        if step.answer is None and step.call.index == conversation.end - 1:
+            text = limits.cut(step.action.spoken(), limits.line)
+            yield conversation.item(FIELD, "pending", text, step.call, weight=FACTS["pending"])
+    for source in conversation.typed[-1:]:
+        is_in_overview = source is conversation.typed[0] and not conversation.has_task
+        passage = conversation.quoted(source, limits.line if is_in_overview else limits.asked, with_end=True)
+        is_begun = _is_begun(conversation, source)
+        if not is_begun or source is newest_request(conversation):
+            kind = "working" if is_begun else "question"
+            weight = FACTS["working"] if is_begun else FACTS["question"]
+            item = conversation.item(FIELD, kind, passage.text, source, weight=weight)
+            yield _citing(item, passage.pointers)
     yield from _awaited(conversation)
 
 
@@ -563,32 +596,8 @@ def _plan(conversation: Conversation, field: str, kind: str, *, is_done: bool, w
     limits = conversation.limits
     for position, item in enumerate(conversation.work.plan):
         if item.is_done == is_done:
-            text = f"({readable(item.status)}) {cut(item.text, limits.line, limits.counter)}"
+            text = f"({readable(item.status)}) {limits.cut(item.text, limits.line)}"
             yield _fact(field, kind, text, item.last, item.pointers, weight=weight, order=position)
-
-
-def _waiting(conversation: Conversation) -> Iterator[Fact]:
-    limits = conversation.limits
-    for step in conversation.steps:
-        if step.answer is None and step.call.index == conversation.end - 1:
-            text = cut(step.action.spoken(), limits.line, limits.counter)
-            yield conversation.item(FIELD, "pending", text, step.call, weight=FACTS["pending"])
-
-
-def _asked(conversation: Conversation) -> Iterator[Fact]:
-    """Yield the user's newest message if nobody has answered it or the agent works on it."""
-    limits = conversation.limits
-    for source in conversation.typed[-1:]:
-        is_in_overview = source is conversation.typed[0] and not conversation.has_task
-        passage = conversation.quoted(source, limits.line if is_in_overview else limits.asked, with_end=True)
-        if not _is_begun(conversation, source):
-            yield _citing(
-                conversation.item(FIELD, "question", passage.text, source, weight=FACTS["question"]), passage.pointers
-            )
-        elif source is newest_request(conversation):
-            yield _citing(
-                conversation.item(FIELD, "working", passage.text, source, weight=FACTS["working"]), passage.pointers
-            )
 
 
 def _awaited(conversation: Conversation) -> Iterator[Fact]:
@@ -600,5 +609,5 @@ def _awaited(conversation: Conversation) -> Iterator[Fact]:
             for position, sentence in enumerate(closing):
                 if not asks(sentence) and (offers(sentence) or not looks_ahead(sentence)):
                     continue
-                text = cut(sentence, limits.report // 2, limits.counter)
+                text = limits.cut(sentence, limits.report // 2)
                 yield conversation.item(FIELD, "closing", text, source, weight=FACTS["closing"], order=position)

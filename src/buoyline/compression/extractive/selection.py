@@ -1,6 +1,5 @@
 """Choose the facts of a summary: the most needed ones within the budget, each field with its share."""
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,10 +9,10 @@ from types import MappingProxyType
 from typing import Final
 
 from buoyline.compression.citations import BETWEEN, CUT, contains_whole
-from buoyline.compression.extractive.conversation import Conversation
 from buoyline.compression.extractive.fact_text import (
     FILE_KINDS,
     JOINED_KINDS,
+    LABEL_KIND,
     STRING_KINDS,
     cut,
     cut_between,
@@ -21,171 +20,12 @@ from buoyline.compression.extractive.fact_text import (
     line_of,
     mark_of,
 )
+from buoyline.compression.extractive.facts import FACTS
 from buoyline.compression.extractive.occurrences import likelihood
-from buoyline.compression.extractive.snippets import (
-    LABEL_KIND,
-    SAID_NEED,
-    CitedSpan,
-    Snippet,
-    StringCandidate,
-    prices,
-    selected_spans,
-)
-from buoyline.compression.extractive.weights import FACTS
+from buoyline.compression.extractive.snippets import SnippetIndex
+from buoyline.compression.extractive.spans import SAID_NEED
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import FIELDS, STRINGS_FIELD, Fact, SummaryRequest
-from buoyline.tokens import TextCounter
-
-# Exact strings with their lines: those of this conversation, and those of the last summary.
-
-
-STRINGS_PER_TOKEN: Final = 2.0
-"""Candidates for each token of room: an eighth of them is said, and lines are cited that hold more of the others."""
-
-LINES_OF_OLD: Final = 12
-"""Assumed lines of a place of the last summary, whose lines are not at hand."""
-
-
-class SnippetIndex:
-    """Knows the places of exact strings, and chooses strings and places."""
-
-    def __init__(self, conversation: Conversation, old: Iterable[Fact], counter: TextCounter) -> None:
-        """Read the lines of *conversation*, and the places of the strings in *old*, facts of the last summary."""
-        self._conversation = conversation
-        self._sections = conversation.sections
-        self._counter = counter
-        self._has_lines = any(source.lines for source in conversation.sources)
-        self._places = [self._sections.place(number, counter) for number in range(len(self._sections))]
-        strings = [item for item in old if item.kind in STRING_KINDS]
-        self._held = {item.text: item.pointers for item in strings if item.kind != LABEL_KIND}
-        self._labels = {item.pointers: item for item in strings if item.kind == LABEL_KIND}
-
-    def strings_in(self, text: str) -> set[str]:
-        """Return the exact strings in *text*."""
-        return self._conversation.strings_in(text)
-
-    def selected(
-        self,
-        needs: Sequence[tuple[Fact, float]],
-        max_tokens: float,
-        cited: Iterable[Pointer] = (),
-        said: Iterable[Fact] = (),
-        least_need: float = SAID_NEED,
-    ) -> tuple[list[Fact], int]:
-        """Choose strings and the lines that are cited for them.
-
-        Args:
-            needs: Strings, and how likely each is needed.
-            max_tokens: Of the lines that say them, pointers included.
-            cited: Lines that are cited already; their strings are only one look away.
-            said: Facts that are said already: a place in one of their files shares a line with them.
-            least_need: Of a string that is said and not only cited.
-
-        Returns:
-            The strings with their pointers, most needed first, and their tokens.
-        """
-        near, summary_tokens = self._sections.strings_at(cited), self._conversation.limits.max_tokens
-        ranked = sorted(needs, key=lambda found: found[1], reverse=True)[: int(STRINGS_PER_TOKEN * max_tokens)]
-        if self._has_lines:  # a string without a citation cannot be looked up
-            ranked = [found for found in ranked if self._has_place(found[0].text)]
-        held: dict[tuple[Pointer, ...], int] = {}
-        wanted = [
-            StringCandidate(need, self._tokens(item.text), self._numbers(item.text, held), item.text in near)
-            for item, need in ranked
-        ]
-        keys = list(held)
-        places = [*self._places, *(self._old_place(key) for key in keys)]
-        found = selected_spans(
-            wanted,
-            places,
-            max_tokens,
-            max_places=self._sections.most_in_a_row(summary_tokens),
-            line_tokens=self._sections.line_tokens(summary_tokens),
-            named={pointer.path for item in said if item.kind in STRING_KINDS for pointer in item.pointers},
-            least_need=least_need,
-        )
-        chosen: list[tuple[int, Fact]] = []
-        labels: list[Fact] = []
-        for span in found:
-            strings = [ranked[position][0] for position in (*span.said, *span.near)]
-            pointers, label = self._labelled(self._lines(span, keys, strings), strings[0])
-            labels += label
-            if not (span.said or label) and pointers:
-                labels.append(
-                    Fact(strings[0].field, LABEL_KIND, "", pointers[0], strings[0].last_seen, also=pointers[1:])
-                )
-            chosen += [(position, self._on(ranked[position][0], pointers)) for position in span.said]
-        used = sum(wanted[position].tokens for position, _ in chosen)
-        used += math.ceil(sum(span.mark_tokens for span in found))
-        return [*labels, *(item for _, item in sorted(chosen, key=lambda pair: pair[0]))], used
-
-    def alongside(self, needs: Iterable[tuple[Fact, float]], named: Iterable[Fact], max_tokens: float) -> list[Fact]:
-        """Choose strings of lines that are cited anyway: each costs its own tokens and no mark.
-
-        Args:
-            needs: Strings, and how likely each is needed.
-            named: The strings so far, with their pointers.
-            max_tokens: Of the strings.
-
-        Returns:
-            The strings with the pointers of their lines, those most needed for their tokens first.
-        """
-        lines = dict.fromkeys(item.pointers for item in named if item.kind in STRING_KINDS)
-        found = {string: pointers for pointers in lines for string in self._sections.strings_at(pointers)}
-        near = [(need, self._tokens(item.text), item) for item, need in needs if item.text in found]
-        chosen: list[Fact] = []
-        for _, tokens, item in sorted(near, key=lambda each: each[0] / each[1], reverse=True):
-            if tokens <= max_tokens:
-                max_tokens -= tokens
-                chosen.append(self._on(item, found[item.text]))
-        return chosen
-
-    def _tokens(self, string: str) -> int:
-        """Count a string among others; it counts at least 1, even if a counter rounds down."""
-        return max(self._counter.count(f" {string}"), 1)
-
-    def _has_place(self, string: str) -> bool:
-        return bool(self._held.get(string) or self._sections.holding(string))
-
-    def _numbers(self, string: str, held: dict[tuple[Pointer, ...], int]) -> list[int]:
-        """Return the places that hold *string*; *held* numbers those of the last summary behind the others."""
-        if here := self._sections.holding(string):
-            return here
-        key = self._held.get(string, ())
-        return [len(self._places) + held.setdefault(key, len(held))]
-
-    def _lines(
-        self, span: CitedSpan, held: Sequence[tuple[Pointer, ...]], strings: Iterable[Fact]
-    ) -> tuple[Pointer, ...]:
-        if span.first >= len(self._places):
-            return held[span.first - len(self._places)]
-        return self._sections.lines_of(span.first, span.last, (item.text for item in strings))
-
-    def _labelled(self, pointers: tuple[Pointer, ...], first: Fact) -> tuple[tuple[Pointer, ...], list[Fact]]:
-        """Return the lines, and the name of their file if they contain it."""
-        if pointers in self._labels:
-            return pointers, [self._labels[pointers]]
-        name = self._conversation.file_at(pointers[0]) if len(pointers) == 1 else ""
-        led = self._sections.led_by(pointers[0], name) if name else None
-        if led is None:
-            return pointers, []
-        return (led,), [Fact(first.field, LABEL_KIND, name, led, first.last_seen)]
-
-    def placed(self, item: Fact) -> Fact:
-        """Return *item* with a pointer of its own."""
-        newest = self._sections.holding(item.text)[-1:]
-        lines = [self._sections.lines_of(number, number, [item.text]) for number in newest]
-        return self._on(item, lines[0] if lines else self._held.get(item.text, ()))
-
-    def _old_place(self, pointers: tuple[Pointer, ...]) -> Snippet:
-        """Return a place of the last summary; one with several files, or with none, shares its mark with no other."""
-        alone, more = prices(pointers, self._counter)
-        files = {pointer.path for pointer in pointers}
-        return Snippet(alone, LINES_OF_OLD, file=files.pop() if len(files) == 1 else "", more_tokens=more)
-
-    def _on(self, item: Fact, pointers: tuple[Pointer, ...]) -> Fact:
-        return replace(item, pointer=pointers[0] if pointers else None, also=pointers[1:])
-
 
 OPEN_KINDS: Final = frozenset({"question", "working", "intent", "pending", "error", "untried", "tackled"})
 
@@ -310,8 +150,8 @@ class SelectedFacts:
     """The facts that were chosen.
 
     Attributes:
-        shown: Facts of each field, in the order in which they were chosen, most needed first.
-        covered: Facts that a chosen sentence says already: carried on, but not said again.
+        shown: Of each field, in the order in which they were chosen, most needed first.
+        covered: A chosen sentence says them already: they are carried on, but not said again.
         task: The whole first request, to carry it on: beside one huge message there is no room for a word of it.
         shortened: Pairs of a candidate and its shorter form that is shown.
         ranked: All candidates, most needed first.
@@ -324,62 +164,51 @@ class SelectedFacts:
     ranked: Sequence[Fact] = ()
 
     def carried(self, old: Iterable[Fact], placed: Callable[[Fact], Fact]) -> tuple[Fact, ...]:
-        """Return all candidates for the next summary, said or not.
+        """Return all candidates for the next summary: what is said, and then what lacked room.
 
-        Args:
-            old: The candidates of the last summary.
-            placed: Adds its lines to a string.
+        *old* are those of the last summary; *placed* adds its lines to a string.
         """
         shown = [item for items in self.shown.values() for item in items]
         # A sentence that covers a fact may have been taken out since, to keep to the limit.
         texts = "\n".join(item.text for item in shown)
         said = [*shown, *(item for item in self.covered if item.text.removesuffix(CUT).rstrip() in texts)]
-        items = (*(replace(item, is_shown=True) for item in said), *self._unsaid(said, old, placed))
+        keys = {(item.kind, item.text) for item in said}
+        keys |= {(whole.kind, whole.text) for whole, cut_one in self.shortened if any(cut_one is item for item in said)}
+        rest = [item for item in self.ranked if item.kind != LABEL_KIND and (item.kind, item.text) not in keys]
+        said_strings = sum(item.kind in STRING_KINDS for item in said)
+        facts = [item for item in rest if item.kind not in STRING_KINDS]
+        facts = facts[: max(MAX_CARRIED_FACTS - len(said) + said_strings, 0)]
+        most_strings = max(MAX_CARRIED_STRINGS, sum(item.kind in STRING_KINDS for item in old))
+        strings = [item for item in rest if item.kind in STRING_KINDS][: max(most_strings - said_strings, 0)]
+        # A string of the last summary alone has its lines, and most of them were not shown: copies take time.
+        unsaid = (*facts, *(item if item.pointers else placed(item) for item in strings))
+        items = (
+            *(replace(item, is_shown=True) for item in said),
+            *(replace(item, is_shown=False) if item.is_shown else item for item in unsaid),
+        )
         if self.task is None:
             return items
         task = replace(self.task, is_shown=any(item.kind == TASK_KIND for item in shown))
         return (task, *(item for item in items if item.kind != TASK_KIND))
 
-    def _unsaid(self, said: Sequence[Fact], old: Iterable[Fact], placed: Callable[[Fact], Fact]) -> Iterator[Fact]:
-        """Yield candidates that lacked room, for the next summary."""
-        keys = {(item.kind, item.text) for item in said}
-        keys |= {(whole.kind, whole.text) for whole, cut_one in self.shortened if any(cut_one is item for item in said)}
-        rest = [item for item in self.ranked if item.kind != LABEL_KIND and (item.kind, item.text) not in keys]
-        strings = [item for item in rest if item.kind in STRING_KINDS]
-        facts = [item for item in rest if item.kind not in STRING_KINDS]
-        said_strings = sum(item.kind in STRING_KINDS for item in said)
-        facts = facts[: max(MAX_CARRIED_FACTS - len(said) + said_strings, 0)]
-        yield from (replace(item, is_shown=False) if item.is_shown else item for item in facts)
-        most = max(MAX_CARRIED_STRINGS, sum(item.kind in STRING_KINDS for item in old))
-        strings = strings[: max(most - said_strings, 0)]
-        # A string of the last summary alone has its lines, and most of them were not shown: copies take time.
-        with_lines = (item if item.pointers else placed(item) for item in strings)
-        yield from (replace(item, is_shown=False) if item.is_shown else item for item in with_lines)
-
 
 def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetIndex, *, end: int) -> SelectedFacts:
-    """Choose the facts of each field of *request*.
+    """Choose the facts of each field of *request* among *items*, candidates for the five fields, each fact once.
 
-    Args:
-        items: Candidates for the five fields, each fact once.
-        request: Fields, tokens and focus.
-        snippets: Finds the lines behind exact strings.
-        end: Index behind the newest message, from which ages are counted.
-
-    Returns:
-        Facts that take about ``request.max_tokens``; the last few tokens depend on how lines join.
+    *end* is the index behind the newest message, from which ages are counted. The facts take about
+    ``request.max_tokens``; the last few tokens depend on how lines join.
     """
     selection = Selection(request, snippets, end=end)
     ranked = selection.choice.ranked = selection.ranked(items)
     queues = {name: [item for item in ranked if item.field == name] for name in request.fields}
     prose = [name for name in SHARES if name in queues and name != STRINGS_FIELD]
-    selection.choose_first(queues.get("task_overview", []))
-    asked = queues.get("task_overview", [])
+    asked, preserved = queues.get("task_overview", []), queues.get(STRINGS_FIELD, [])
+    selection.choose_first(asked)
     # A request is less than a correction of it; the agent works on from the newest ones.
     corrections = max(CORRECTIONS_SHARE * request.max_tokens, CORRECTIONS_TOKENS)
     selection.choose_newest(asked, CORRECTION_KIND, room=corrections, most=NEWEST_CORRECTIONS)
     selection.choose_newest(asked, REQUEST_KIND, room=NEWEST_REQUESTS_SHARE * request.max_tokens, most=NEWEST_REQUESTS)
-    selection.choose_prohibitions(queues.get(STRINGS_FIELD, []))
+    selection.choose_prohibitions(preserved)
     selection.choose_plan(queues.get(NEXT_FIELD, []))
     selection.share_rest(prose)
     for name in prose:
@@ -387,21 +216,15 @@ def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetInde
             selection.assure(queues[name], max(NEXT_TOKENS, int(selection.share_of(name) * request.max_tokens)))
         selection.fill(queues[name], share=selection.share_of(name), least_need=LEAST_FACT_NEED)
     for name in [name for name in request.fields if name not in FIELDS]:
-        queues[name] = selection.ranked(_digest(ranked, name), _terms(name))
+        # The sentences of all fields are candidates for a field of the caller's own.
+        digest = (replace(item, field=name) for item in ranked if item.kind not in STRING_KINDS)
+        queues[name] = selection.ranked(digest, _terms(name))
         selection.fill(queues[name], share=selection.share_of(name))
         prose.append(name)
-    strings = queues.get(STRINGS_FIELD, [])
-    _fill_rest(selection, strings, chain.from_iterable(queues[name] for name in prose))
-    selection.top_up(strings)
-    return selection.choice
-
-
-def _fill_rest(selection: "Selection", queue: Sequence[Fact], sentences: Iterable[Fact]) -> None:
-    """Fill the field of exact strings, whose candidates are *queue*; then the most needed sentences of all fields."""
-    rules = [item for item in queue if item.kind not in STRING_KINDS]
-    strings = [item for item in queue if item.kind in STRING_KINDS and item.kind != LABEL_KIND]
+    rules = [item for item in preserved if item.kind not in STRING_KINDS]
+    strings = [item for item in preserved if item.kind in STRING_KINDS and item.kind != LABEL_KIND]
     selection.fill(rules, share=RULES_SHARE)
-    rest = selection.ranked(chain(rules, sentences))
+    rest = selection.ranked(chain(rules, *(queues[name] for name in prose)))
     has_room = selection.has_room_for(rest)
     selection.fill_strings(strings, share=selection.share_of(STRINGS_FIELD) if strings else 0.0, is_last=has_room)
     # Twice: joined lines take fewer tokens, and the rest may hold one fact more.
@@ -411,11 +234,8 @@ def _fill_rest(selection: "Selection", queue: Sequence[Fact], sentences: Iterabl
     selection.fill_strings(strings, share=LAST_STRINGS_SHARE, is_last=has_room)
     selection.count_again()
     selection.fill(rest, share=1.0, least_need=LEAST_SENTENCE_NEED)
-
-
-def _digest(ranked: Iterable[Fact], name: str) -> list[Fact]:
-    """Return the sentences of all fields, as candidates for a field of the caller's own."""
-    return [replace(item, field=name) for item in ranked if item.kind not in STRING_KINDS]
+    selection.top_up(preserved)
+    return selection.choice
 
 
 def _terms(text: str) -> frozenset[str]:
@@ -552,12 +372,10 @@ class Selection:
         return None
 
     def fill(self, queue: list[Fact], *, share: float, least_need: float = 0.0) -> None:
-        """Choose from *queue* in its order, carried facts first for a part of the tokens.
+        """Choose from *queue* in its order, most needed first, and remove what is chosen.
 
-        Args:
-            queue: Candidates, most needed first; chosen ones are removed.
-            share: Of all tokens. Unused tokens of earlier fields are added, and those of this one are passed on.
-            least_need: Of a fact that is chosen.
+        Carried facts come first for a part of the tokens. Unused tokens of earlier fields are added to the *share* of
+        all tokens, and those of this one are passed on. Each fact has at least *least_need*.
         """
         room = min(share * self._shared + self._unused, self._left)
         old = [item for item in queue if self._was_shown(item)]
@@ -573,10 +391,8 @@ class Selection:
     def fill_strings(self, queue: list[Fact], *, share: float, is_last: bool = False) -> None:
         """Choose exact strings from *queue* together with the lines that they share; see `fill`.
 
-        Args:
-            queue: Strings, most needed first.
-            share: Of all tokens. Unused tokens of other fields are added only if *is_last*.
-            is_last: There is nothing else to say, so that strings of little need are said as well.
+        If it *is_last*, since nothing else is left to say, unused tokens of other fields are added, and strings of
+        little need are said as well.
         """
         if not queue:
             return
@@ -592,11 +408,9 @@ class Selection:
         self._least_said = 0.0 if is_last else max(self._least_said, self._need_within(needs))
         old = [found for found in needs if self._was_shown(found[0])]
         cited = [pointer for items in self.choice.shown.values() for item in items for pointer in item.pointers]
-        chosen, used = (
-            self._snippets.selected(old, CARRIED_STRINGS_SHARE * room, least_need=self._least_said)
-            if len(old) < len(needs)
-            else ([], 0)
-        )
+        chosen, used = list[Fact](), 0
+        if len(old) < len(needs):
+            chosen, used = self._snippets.selected(old, CARRIED_STRINGS_SHARE * room, least_need=self._least_said)
         carried = {item.text for item in chosen}
         new = [found for found in needs if found[0].text not in carried]
         said = [*self.choice.shown[STRINGS_FIELD], *chosen]
@@ -677,18 +491,13 @@ class Selection:
         while heap:
             rank, known, at = heappop(heap)
             item = candidates[at]
-            fresh = self._freshness(item)
+            strings = self._snippets.strings_in(item.text) if item.kind == "finding" else set[str]()
+            # The share of its exact strings that was not said before.
+            fresh = len(strings - self._said_strings) / len(strings) if strings else 1.0
             if fresh < known:
                 heappush(heap, (rank + (known - fresh) * STALE_RANKS, fresh, at))
             else:
                 yield item
-
-    def _freshness(self, item: Fact) -> float:
-        """Return the share of a sentence's exact strings that was not said before; 1 for a sentence without any."""
-        if item.kind != "finding":
-            return 1.0
-        strings = self._snippets.strings_in(item.text)
-        return len(strings - self._said_strings) / len(strings) if strings else 1.0
 
     def _is_said(self, item: Fact) -> bool:
         """Return whether a chosen sentence says it already; a state is news even of words or a path in a quotation."""

@@ -1,7 +1,6 @@
 """Texts of messages, recognized by their form: prose that a call writes, the user's own words, how a message ends."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -221,7 +220,7 @@ def split_closing(text: str) -> tuple[str, list[str]]:
 
     The end consists of the sentences of the last line, or of a short list that asks, with the line that introduces it.
     Other lists, links, code and tags are content and ask for nothing. Without such an end, or if it is no question and
-    too little text precedes it, the end is empty.
+    too little text precedes it, return all of the text and an empty list.
     """
     lines = text.rstrip().split("\n")
     start = len(lines) - 1
@@ -264,12 +263,6 @@ def last_words(text: str) -> str:
             break
         kept = f"{line[max(at, 0) :]}\n{kept}".rstrip()
     return kept or text
-
-
-def repeated_endings(texts: Sequence[str], *, at_least: int) -> frozenset[str]:
-    """Return the last lines that so many texts of several lines share: no person ends so many messages alike."""
-    seen = Counter(ending for text in texts if (ending := ending_of(text)))
-    return frozenset(ending for ending, count in seen.items() if count >= at_least)
 
 
 def ending_of(text: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Final
 
@@ -12,14 +12,13 @@ from buoyline.compression.extractive import facts
 from buoyline.compression.extractive.calls import Step, subjects_of
 from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
 from buoyline.compression.extractive.fact_text import FILE_KINDS, NOTHING, field_text, line_of, pointers_of
-from buoyline.compression.extractive.facts import UNTRIED_MESSAGES
+from buoyline.compression.extractive.facts import FACTS, UNTRIED_MESSAGES
 from buoyline.compression.extractive.phrases import asks
-from buoyline.compression.extractive.selection import PROHIBITION_KIND, SHARES, SelectedFacts, SnippetIndex, select
-from buoyline.compression.extractive.weights import FACTS
+from buoyline.compression.extractive.selection import PROHIBITION_KIND, SHARES, SelectedFacts, select
+from buoyline.compression.extractive.snippets import SnippetIndex
 from buoyline.compression.identifiers import sentences
 from buoyline.compression.pointers import POINTER, Pointer, pointers_in
 from buoyline.compression.summary import Draft, Fact, Summarizer, SummaryRequest
-from buoyline.tokens import TextCounter
 
 # Facts of the last summary: merged with new facts, or replaced by them.
 
@@ -40,9 +39,7 @@ _ASKED: Final = frozenset({"working", "question"})
 def carried(previous: Draft | None, first: int) -> list[Fact]:
     """Return the facts of a draft; its sentences if it has no facts, like most drafts of models.
 
-    Args:
-        previous: The draft that is replaced; None if there is none.
-        first: Session index of the first message since.
+    *first* is the session index of the first message since.
     """
     if previous is None:
         return []
@@ -65,19 +62,11 @@ def carried(previous: Draft | None, first: int) -> list[Fact]:
 
 
 def merged(old: Iterable[Fact], new: Iterable[Fact], made: Sequence[Step], *, end: int) -> list[Fact]:
-    """Join the facts of the last summary with those since.
+    """Join the facts of the last summary with those since, old ones first, each (field, kind, text) once.
 
     Equal facts become one with the newest pointer and the sum of the counts. A newer plan replaces an older one, a
-    newer outcome of a call the older one, and an error is resolved if its subject succeeded since.
-
-    Args:
-        old: Facts of the summary that is replaced.
-        new: Facts of the messages since.
-        made: The calls since.
-        end: Index behind the newest message.
-
-    Returns:
-        Facts in the order given, old ones first, each (field, kind, text) once.
+    newer outcome of a call the older one, and an error is resolved if its subject succeeded since, in the calls *made*.
+    *end* is the index behind the newest message.
     """
     fresh = list(new)
     found: dict[tuple[str, str, str], Fact] = {}
@@ -90,12 +79,15 @@ def merged(old: Iterable[Fact], new: Iterable[Fact], made: Sequence[Step], *, en
     return list(found.values())
 
 
-def _still_true(old: Iterable[Fact], fresh: Iterable[Fact], made: Sequence[Step], *, end: int) -> Iterator[Fact]:
-    fresh = list(fresh)
+def _still_true(old: Iterable[Fact], fresh: Sequence[Fact], made: Sequence[Step], *, end: int) -> Iterator[Fact]:
+    """Yield the facts of the last summary as they are now; see `merged`."""
     is_asked = any(item.kind in {"request", "pasted", *_ASKED} for item in fresh)
     has_plan = any(step.action.operation == "plan" for step in made)
     called = {_call_in(item) for item in fresh if item.kind == "done"}
-    tries = _Tries.of(made)
+    answered = [step for step in made if step.answer is not None]
+    last_tries = {subject: step for step in answered for subject in step.tried}
+    changes = (step for step in answered if step.action.operation == "change" and not step.has_failed)
+    changed = {path.rpartition("/")[2] for step in changes for path in step.action.paths}
     held = list(old)
     tasks = {item.pointers for item in held if item.kind == "task"}
     for item in held:
@@ -106,7 +98,8 @@ def _still_true(old: Iterable[Fact], fresh: Iterable[Fact], made: Sequence[Step]
         if item.kind == "done" and _call_in(item) in called:
             continue
         if item.kind in OPEN_ERRORS:
-            yield from tries.outcome(item, end)
+            tries = [last_tries[subject] for subject in subjects_of(_call_in(item)) if subject in last_tries]
+            yield from _error_since(item, tries, changed, end)
         elif item.kind in _ASKED:
             if item.pointers not in tasks:
                 yield replace(item, field="task_overview", kind="request", weight=FACTS["request"])
@@ -116,38 +109,21 @@ def _still_true(old: Iterable[Fact], fresh: Iterable[Fact], made: Sequence[Step]
             yield item
 
 
-@dataclass(frozen=True, slots=True)
-class _Tries:
-    """Subjects tried since the last summary, by the outcome of the last try, and the names of the changed files."""
+def _error_since(error: Fact, tries: Sequence[Step], changed: Iterable[str], end: int) -> Iterator[Fact]:
+    """Yield the present state of an open error; nothing if it failed again: the newest try is a fact itself.
 
-    succeeded: frozenset[str]
-    failed: frozenset[str]
-    changed: frozenset[str]
-
-    @classmethod
-    def of(cls, made: Sequence[Step]) -> "_Tries":
-        answered = [step for step in made if step.answer is not None]
-        last = {subject: step for step in answered for subject in step.tried}
-        changes = (step for step in answered if step.action.operation == "change" and not step.has_failed)
-        return cls(
-            frozenset(subject for subject, step in last.items() if not step.has_failed),
-            frozenset(subject for subject, step in last.items() if step.has_failed),
-            frozenset(path.rpartition("/")[2] for step in changes for path in step.action.paths),
-        )
-
-    def outcome(self, error: Fact, end: int) -> Iterator[Fact]:
-        """Yield the present state of an open error; nothing if it failed again: the newest try is a fact itself."""
-        subjects = subjects_of(_call_in(error))
-        if not self.failed.isdisjoint(subjects):
-            return
-        if not self.succeeded.isdisjoint(subjects):
-            yield replace(error, kind="resolved", weight=FACTS["resolved error"])
-        elif any(name in error.text for name in self.changed):
-            yield replace(error, kind="tackled", weight=FACTS["tackled error"])
-        elif error.kind == "error" and end - error.last_seen > UNTRIED_MESSAGES:
-            yield replace(error, kind="untried", weight=FACTS["untried error"])
-        else:
-            yield error
+    *tries* are the last ones of its subjects since, *changed* the names of the files that were changed since.
+    """
+    if any(step.has_failed for step in tries):
+        return
+    if tries:
+        yield replace(error, kind="resolved", weight=FACTS["resolved error"])
+    elif any(name in error.text for name in changed):
+        yield replace(error, kind="tackled", weight=FACTS["tackled error"])
+    elif error.kind == "error" and end - error.last_seen > UNTRIED_MESSAGES:
+        yield replace(error, kind="untried", weight=FACTS["untried error"])
+    else:
+        yield error
 
 
 def _call_in(item: Fact) -> str:
@@ -196,11 +172,8 @@ def extract(request: SummaryRequest, conversation: Conversation | None = None) -
     """Summarize a conversation in its own words.
 
     Facts of the messages and of the last summary are merged, ranked by how likely they are needed again, and said as
-    far as the tokens allow. The time is proportional to the messages.
-
-    Args:
-        request: Its sources are not empty; ``prompt`` and ``schema`` are ignored.
-        conversation: These sources, if they were read before: reading takes half of the time.
+    far as the tokens allow. The time is proportional to the messages. *conversation* holds the sources of *request* if
+    they were read before: reading takes half of the time. ``prompt`` and ``schema`` are ignored.
 
     Returns:
         A draft whose fields take at most ``request.max_tokens`` together. Empty fields say so if there is room.
@@ -273,26 +246,18 @@ def with_state(request: SummaryRequest, conversation: Conversation) -> SummaryRe
     The lines are those of the extractive summary, the most needed ones if not all fit: files, the last outcome of each
     check, version control, the plan, the newest request. *conversation* is that of *request*.
     """
+    found = [*facts.next_steps(conversation), *facts.state(conversation)]
+    candidates = [fact for fact in found if fact.kind in _STATE_KINDS and fact.field in _HEADINGS]
+    if _ASKED.isdisjoint(fact.kind for fact in found):
+        candidates = [*[fact for fact in facts.overview(conversation) if fact.kind in _REQUESTS][-1:], *candidates]
     max_tokens = int(request.max_tokens * STATE_SHARE)
-    shown = _most_needed(_state_facts(conversation), request.counter, max_tokens)
+    room, shown = max_tokens, list[Fact]()
+    for fact in sorted(candidates, key=lambda fact: (-fact.weight, -fact.last_seen)):
+        room -= request.counter.count(line_of(fact)) + 1
+        if room < 0:
+            break
+        shown.append(fact)
     ordered = sorted(shown, key=lambda fact: list(_HEADINGS).index(fact.field))
     fields = groupby(ordered, key=lambda fact: fact.field)
     text = "\n".join(f"{_HEADINGS[field]}:\n{field_text(found)}" for field, found in fields)
     return replace(request, work=conversation.work, state=request.counter.head(text, max_tokens))
-
-
-def _state_facts(conversation: Conversation) -> Iterator[Fact]:
-    found = [*facts.next_steps(conversation), *facts.state(conversation)]
-    if _ASKED.isdisjoint(fact.kind for fact in found):
-        requests = [fact for fact in facts.overview(conversation) if fact.kind in _REQUESTS]
-        yield from requests[-1:]
-    yield from (fact for fact in found if fact.kind in _STATE_KINDS and fact.field in _HEADINGS)
-
-
-def _most_needed(candidates: Iterable[Fact], counter: TextCounter, max_tokens: int) -> Iterator[Fact]:
-    """Yield the facts with the most weight, the newest among equals, as far as the tokens allow."""
-    for fact in sorted(candidates, key=lambda fact: (-fact.weight, -fact.last_seen)):
-        max_tokens -= counter.count(line_of(fact)) + 1
-        if max_tokens < 0:
-            return
-        yield fact
