@@ -273,7 +273,7 @@ class Step:
     """A call and its result.
 
     Attributes:
-        answer: The message with the result; like *reading*, the result itself, None if there is none yet.
+        answer: The message with the result; None, as *reading* is, if there is none yet.
         errors: Lines of the result that read like errors, at most `MAX_ERRORS`; empty for a success. A line without
             words stands for a failure that shows nothing.
         has_failed: By the mark of the result, its exit status or its words.

@@ -143,12 +143,6 @@ def check_in(step: str) -> str:
     return readable(_DETACHED.sub("", shown, count=1)) if _CHECKS.search(shown[:200]) else ""
 
 
-def tried_in(command: str, text: str) -> list[str]:
-    """Return the checks in a command, and those that its output says it ran."""
-    echoed = (check for found in _ECHOED.finditer(text[:MAX_ECHO_CHARS]) for check in checks_in(found[1]))
-    return list(dict.fromkeys((*checks_in(command), *echoed)))
-
-
 def is_filtered(command: str) -> bool:
     """Return whether the silence of a command says nothing about its checks.
 
@@ -341,7 +335,9 @@ def note_checks(
     keys = {_key(checks, name[:MAX_TEXT_CHARS], directory): name[:MAX_TEXT_CHARS] for name in names}
     replaced = [name for name in found if name in checks and name not in keys] if outcome == "fails" else []
     if outcome == "passes":
-        tried = tried_in(command, text)
+        # Its output names the checks that it ran.
+        echoed = (check for words in _ECHOED.findall(text[:MAX_ECHO_CHARS]) for check in checks_in(words))
+        tried = [*found, *echoed]
         replaced = [name for name in checks if name not in keys and _is_covered(checks[name], tried, directory)]
     line = " / ".join(dict.fromkeys(passage.text for passage in passages))[:MAX_TEXT_CHARS]
     places = (passage.pointers for passage in passages)

@@ -190,7 +190,11 @@ def _note(files: dict[str, FileState], change: FileChange, step: Step, citations
     if operation == "read":
         found = known if known is not None and known.operation != "read" else None
         found = found or FileState(spelled, "read", 0, index, pointers)
-        files[key] = replace(found, path=spelled, content=_content(step), directory=directory)
+        excerpt = step.reading.excerpt if step.reading is not None else None
+        content = step.answer.pointer if step.answer is not None else None
+        if excerpt is not None and excerpt.path:
+            content = Pointer(excerpt.path, 1, max(len(excerpt.whole), 1))
+        files[key] = replace(found, path=spelled, content=content, directory=directory)
         return
     before = known.operation if known is not None else None
     if operation == "changed" and before == "created":
@@ -200,14 +204,6 @@ def _note(files: dict[str, FileState], change: FileChange, step: Step, citations
     changes = (known.changes if known is not None else 0) + 1
     clause = edit.clause[:MAX_TEXT_CHARS] if edit is not None else ""
     files[key] = FileState(spelled, operation, changes, index, pointers, clause, directory=directory)
-
-
-def _content(step: Step) -> Pointer | None:
-    """Return where the result of a call is as a whole."""
-    excerpt = step.reading.excerpt if step.reading is not None else None
-    if excerpt is not None and excerpt.path:
-        return Pointer(excerpt.path, 1, max(len(excerpt.whole), 1))
-    return step.answer.pointer if step.answer is not None else None
 
 
 def known_name(files: Mapping[str, FileState], path: str, directory: str = "", *, home: str = "") -> str | None:

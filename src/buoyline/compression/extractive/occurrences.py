@@ -67,8 +67,8 @@ class Occurrences:
         found[self.kind] = 1.0
         found["others"] = math.log2(1 + self.others)
         found["beside written"] = self.beside_written
-        if self.is_mere_key:
-            # How often a form is filled in says nothing, so the count is taken out again.
+        if self.keys == self.count and self.channels == {"result"}:
+            # It only names a field of tools' answers. How often it is filled in says nothing, so its count is out.
             found |= {"mere key": 1.0, "count": -math.log2(self.count)}
         return found
 
@@ -76,11 +76,6 @@ class Occurrences:
     def weight(self) -> float:
         """Log odds that the string is needed again, without its age and its count."""
         return math.fsum(LEARNED.get(name, 0.0) * value for name, value in self.features.items())
-
-    @property
-    def is_mere_key(self) -> bool:
-        """Whether it only names a field of tools' answers."""
-        return self.keys == self.count and self.channels == {"result"}
 
     def add(self, index: int, channel: Channel, others: int = MAX_OTHERS) -> None:
         """Count message *index*, in a text with so many *others*; messages come in order."""

@@ -229,14 +229,11 @@ def _said_of_numbers(items: Sequence[PlanItem], text: str) -> dict[str, bool]:
         is_done = _verdict(before, words)
         if is_done is None or (one["label"] == "#" and _OTHER_NUMBER.search(before)):
             continue
-        if one["label"] is not None or is_answer or _is_about(words, texts[one["number"]]):
+        # Words behind a bare number are about its item if they are a statement, a mere status, or share words with it.
+        is_about = one["label"] is not None or is_answer or _STATEMENT.match(words) or not _stems(words)
+        if is_about or _shares_words(words, texts[one["number"]]):
             said[one["number"]] = is_done
     return said
-
-
-def _is_about(words: str, item: str) -> bool:
-    """Return whether words behind a bare number are a statement on it, a mere status, or share words with the item."""
-    return _STATEMENT.match(words) is not None or not _stems(words) or _shares_words(words, item)
 
 
 def _shares_words(words: str, item: str) -> bool:

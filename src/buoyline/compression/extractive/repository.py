@@ -1,7 +1,6 @@
 """Version control: what commands and their outputs say of the branch, the commits and the last push."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 from buoyline.compression.extractive.calls import Step
@@ -49,7 +48,10 @@ def repository_behind(
         repository = _cited(replace(repository, branch=branches[-1]), branches[-1], reading, citations)
     reset = _RESET.search(text) if re.search(r"\bgit\b.*\breset\b", command) else None
     if reset is not None:
-        repository = replace(repository, commits=_up_to(repository.commits, reset[1]), last_commit=index)
+        known, short = repository.commits, reset[1]
+        ends = [end for end, (one, _) in enumerate(known, 1) if one.startswith(short) or short.startswith(one)]
+        # A hash that is not among them may be another branch's.
+        repository = replace(repository, commits=known[: ends[-1]] if ends else known, last_commit=index)
     if _COMMITS.search(command) and not step.has_failed and not commits:
         repository = replace(repository, last_commit=index)  # its output was kept back
     amends = re.search(r"\bcommit\b.*--amend\b", command) is not None
@@ -60,12 +62,6 @@ def repository_behind(
     if pushed:
         repository = replace(repository, pushed=pushed[-1], last_push=index)
     return repository
-
-
-def _up_to(commits: Sequence[tuple[str, str]], short: str) -> tuple[tuple[str, str], ...]:
-    """Return *commits* up to the one with the hash *short*; all if it is not among them: it may be another branch's."""
-    ends = [end for end, (known, _) in enumerate(commits, 1) if known.startswith(short) or short.startswith(known)]
-    return tuple(commits[: ends[-1]] if ends else commits)
 
 
 def _cited(repository: RepositoryState, words: str, reading: ResultText, citations: LineFinder) -> RepositoryState:

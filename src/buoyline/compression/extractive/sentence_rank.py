@@ -314,8 +314,7 @@ def _is_prose(text: str) -> bool:
     said = sum(
         1
         for line in lines
-        # Ideographs have no spaces.
-        if (len(line.split()) > 5 or chars_of(line) > len(line) + 40) and _SENTENCE_END.search(line.rstrip())  # noqa: PLR2004
+        if (len(line.split()) > 5 or chars_of(line) > len(line) + 40) and _SENTENCE_END.search(line.rstrip())  # noqa: PLR2004 - ideographs have no spaces
     )
     return said > 0.4 * len(lines)
 
