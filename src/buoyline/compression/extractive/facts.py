@@ -166,19 +166,23 @@ def overview(conversation: Conversation, *, without: SourceMessage | None = None
         is_task = source is typed[0] and not conversation.has_task
         if source is without and not is_task:
             continue
-        is_pasted = _is_pasted(source) and not is_task
-        max_tokens = limits.task if is_task else limits.line if is_pasted else limits.request
         is_asked = is_task and source is typed[-1]
-        max_tokens = max(limits.task, limits.asked) if is_asked else max_tokens
+        if is_task:
+            kind, max_tokens = "task", limits.task
+            if is_asked:
+                max_tokens = max(limits.task, limits.asked)
+        elif _is_pasted(source):
+            kind, max_tokens = "pasted", limits.line
+        else:
+            kind, max_tokens = "request", limits.request
         passage = conversation.quoted(source, max_tokens, with_end=is_asked)
         if ANSWERED not in passage.text and not (is_task or conversation.says_something(source.message.text)):
             continue
-        kind = "task" if is_task else "pasted" if is_pasted else "request"
         if is_task:
             weight = FACTS["task"]
         elif conversation.is_made(source):
             weight = FACTS["made by a program"]
-        elif is_pasted:
+        elif kind == "pasted":
             weight = FACTS["pasted"]
         else:
             is_next = source in typed[-NEWEST:] and chars_of(source.message.text) >= MIN_SENTENCE_CHARS
@@ -394,18 +398,22 @@ def preserved(conversation: Conversation) -> Iterator[Fact]:
     limits = conversation.limits
     for source in conversation.typed:
         is_task = source is conversation.typed[0] and not conversation.has_task
+        is_pasted = _is_pasted(source)
         for position, (sentence, is_forbidding) in enumerate(remarks(source.message.text)):
             if not conversation.says_something(sentence):
                 continue
-            if _is_pasted(source) and not (is_rule(sentence) or is_forbidding):
-                continue
-            weight = FACTS["rule"] + is_task if is_rule(sentence) or is_task else FACTS["remark"]
-            weight = FACTS["lasting rule"] if is_lasting(sentence) and not _is_pasted(source) else weight
-            kind = "prohibition" if is_forbidding else "constraint"
-            ban_tokens = PASTED_BAN_TOKENS if _is_pasted(source) else limits.max_tokens
-            most = ban_tokens if is_forbidding else 2 * limits.line
-            text = limits.cut(sentence, most)
-            weight = FACTS["prohibition"] - _is_pasted(source) if is_forbidding else weight
+            if is_forbidding:
+                kind, weight = "prohibition", FACTS["prohibition"] - is_pasted
+                text = limits.cut(sentence, PASTED_BAN_TOKENS if is_pasted else limits.max_tokens)
+            else:
+                has_rule = is_rule(sentence)
+                if is_pasted and not has_rule:
+                    continue
+                kind = "constraint"
+                weight = FACTS["rule"] + is_task if has_rule or is_task else FACTS["remark"]
+                if is_lasting(sentence) and not is_pasted:
+                    weight = FACTS["lasting rule"]
+                text = limits.cut(sentence, 2 * limits.line)
             yield conversation.item("context_to_preserve", kind, text, source, weight=weight, order=position)
     for occurrence in conversation.occurrences:
         kind, text, last_seen = occurrence.kind, occurrence.text, occurrence.last_seen
