@@ -22,8 +22,8 @@ from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
 from buoyline.tokens.usage import Usage
 from buoyline.window import ContextCompressed, Event
+from buoyline.window.budget import Request, UsageCalibration
 from buoyline.window.log import ContextLog, Extend
-from buoyline.window.usage import Request, UsageCalibration
 
 
 def user(text: str) -> dict[str, Any]:

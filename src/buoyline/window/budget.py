@@ -1,17 +1,21 @@
-"""The tokens of a context, and its limits."""
+"""The tokens of a context, its limits, and the calibration of our token count by the provider's usage."""
 
+import logging
+import math
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from buoyline.compression import ContextConfig
 from buoyline.compression.config import AUTO, LEAST_SUMMARY_TOKENS, summary_budget_tokens
 from buoyline.compression.trigger import Limits, cheapest_limits
-from buoyline.errors import ContextOverflowError
+from buoyline.errors import ContextOverflowError, UsageError
 from buoyline.messages import spell
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_tools
+from buoyline.tokens.usage import Usage
 from buoyline.window.state import State
-from buoyline.window.usage import UsageCalibration
+
+logger = logging.getLogger(__name__)
 
 _NAMED_PINS = 5
 """So many pins are in an error."""
@@ -25,13 +29,7 @@ class TokenBudget:
     """Compares the tokens of a context and the model's answer with the size of the window.
 
     Attributes:
-        size: Tokens of the window.
-        max_output_tokens: How many of them are reserved for the model's answer.
         limit: Most tokens of a context, so that the answer fits, too.
-        counter: Counts.
-        system: The system prompt that the provider gets with the messages.
-        tools: Definitions of the tools.
-        usage: Calibration by the provider's count.
         asks_model: A model makes the summaries.
     """
 
@@ -164,12 +162,8 @@ class TokenBudget:
     ) -> int:
         """Return the tokens that the summary of the oldest *cut* messages may take, by our own count.
 
-        Args:
-            state: The context.
-            cut: So many messages are archived.
-            settings: Of the summary.
-            reinserted_tokens: Tokens of those that are reinserted for now.
-            max_context_tokens: Limit of the whole context, as the provider counts.
+        Of these, *reinserted_tokens* are reinserted for now. *max_context_tokens* limits the whole context, as the
+        provider counts.
         """
         evicted = sum(entry.tokens for entry in state.messages[:cut] if not entry.stays) - reinserted_tokens
         replaced = state.summary.entry.tokens if state.summary else 0
@@ -194,3 +188,126 @@ class TokenBudget:
         line, staying = trigger_tokens - self.max_output_tokens, self.usage.theirs(self._staying_tokens(state))
         is_near = staying > (1 - _LEAST_LEFT) * line
         return max(line, staying + (self.limit - staying) * _LEAST_LEFT) if is_near else line
+
+
+# Calibration of our token count by the provider's usage of the last request.
+
+
+_MOST_ABOVE_OURS = 2
+"""No tokenizer needs more than this many times the tokens of another, for a whole conversation."""
+
+# Of the window: what our count has to have grown by, or to be at all, before a ratio says something about the
+# tokenizer and not about what a provider adds to each request, such as a prompt for tools.
+_ENOUGH_GROWTH = 1 / 16
+_ENOUGH_ALONE = 1 / 4
+
+
+class Request(NamedTuple):
+    """A context that was handed out: its tokens by our own count, and the session index that its answer gets."""
+
+    tokens: int
+    end: int
+
+
+class _Known(NamedTuple):
+    usage: Usage
+    sent: Request
+
+
+class UsageCalibration:
+    """Keeps the last usage of the provider, until a compaction makes it meaningless.
+
+    The messages of that request take what the provider said. Newer messages are counted here, and scaled: Claude's
+    tokenizer, for example, makes 10 to 40 % more of the same text. The scale is the growth of the provider's count
+    relative to ours, from 1 to 2; images, which we estimate on the high side, do not bring it below 1. The scale
+    belongs to the tokenizer and outlasts a compaction; the usage does not, or a context that has just become small
+    would be compacted again.
+    """
+
+    def __init__(self, size: int) -> None:
+        """Begin without any usage, for a window of *size* tokens."""
+        self.scale = 1.0
+        self._size = size
+        self._sent: Request | None = None
+        self._first: _Known | None = None
+        self._last: _Known | None = None
+        self._seen: _Known | None = None
+
+    @property
+    def answer(self) -> int | None:
+        """Session index of the answer whose tokens the usage states; None if it states none."""
+        known = self._last
+        return known.sent.end if known is not None and known.usage.output_tokens else None
+
+    def hand_out(self, sent: Request) -> None:
+        """Remember the request that is about to be sent: the next usage is its own."""
+        self._sent = sent
+
+    def drop(self) -> None:
+        """Forget the usage, and that of a request which is still under way."""
+        self._sent = self._first = self._last = None
+
+    def note(self, usage: Usage) -> bool:
+        """Take the usage of the context that was handed out last.
+
+        Returns:
+            True if it counts from now on. It does not if nothing was handed out since the last compaction, if it is 0,
+            if it is that of the request before although our count differs, or if it is less than half of our count:
+            then it is another request's, or lacks the tokens from the cache.
+
+        Raises:
+            UsageError: It is more than twice what the window holds.
+        """
+        sent = self._sent
+        if sent is None or usage.input_tokens == 0:
+            return False
+        most = _MOST_ABOVE_OURS * max(self._size, sent.tokens)
+        if max(usage.input_tokens, usage.output_tokens) > most:
+            raise UsageError(
+                f"{usage.input_tokens:,} input and {usage.output_tokens:,} output tokens cannot be those of one "
+                f"request to a window of {self._size:,}; pass the last response's usage alone, not the sum of several"
+            )
+        # A loop may read it from the last answer it has, before each try of the next one. But two compactions in a row
+        # may leave contexts of the same size: a provider then counts the same for both.
+        seen = self._seen
+        if seen is not None and usage == seen.usage and abs(sent.tokens - seen.sent.tokens) >= _MOST_ABOVE_OURS:
+            return False
+        if usage.input_tokens * _MOST_ABOVE_OURS < sent.tokens:
+            logger.warning(
+                "a usage of %d input tokens is not that of the last request, which takes about %d; ignored. Does it "
+                "lack the tokens that were read from the cache?",
+                usage.input_tokens,
+                sent.tokens,
+            )
+            return False
+        self._last = self._seen = _Known(usage, sent)
+        self._first = self._first or self._last
+        grown = sent.tokens - self._first.sent.tokens
+        if grown >= self._size * _ENOUGH_GROWTH:
+            ratio = (usage.input_tokens - self._first.usage.input_tokens) / grown
+        elif sent.tokens >= self._size * _ENOUGH_ALONE:
+            ratio = usage.input_tokens / sent.tokens
+        else:
+            return True
+        self.scale = min(max(ratio, 1.0), float(_MOST_ABOVE_OURS))
+        return True
+
+    def total(self, tokens: int, answer_tokens: int) -> int:
+        """Return what a context of *tokens* takes by the provider's count, as far as that is known.
+
+        *answer_tokens* are those of the message at `answer` among them; 0 if it has not been added.
+        """
+        if self._last is None:
+            return self.theirs(tokens)
+        known, new = self._last.usage.input_tokens, tokens - self._last.sent.tokens
+        if answer_tokens:
+            known, new = known + self._last.usage.output_tokens, new - answer_tokens
+        return max(known + self.theirs(new), 0)
+
+    def ours(self, tokens: float) -> int:
+        """Return how many tokens by our own count are *tokens* by the provider's."""
+        return int(tokens / self.scale)
+
+    def theirs(self, tokens: int) -> int:
+        """Return how many tokens by the provider's count are *tokens* by our own, on the high side."""
+        return tokens if self.scale == 1 else math.ceil(tokens * self.scale)

@@ -1,9 +1,11 @@
 """Compaction: the oldest messages are archived, summarized, and only then evicted."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from buoyline.compression import Compressor, ContextConfig, Summary
 from buoyline.compression.compressor import MessageRange
@@ -66,13 +68,10 @@ class Eviction:
 
 
 def eviction_as(state: State, cut: int, reinserted: Sequence[int], prefix: Sequence[int]) -> Eviction:
-    """Return the eviction that a manager asks for.
+    """Return the eviction that a manager asks for who was shown *state*.
 
-    Args:
-        state: The context that the manager was shown.
-        cut: See `Eviction`.
-        reinserted: Positions before *cut* of the messages that are reinserted.
-        prefix: Positions in `State.leading` of the entries that stay.
+    *reinserted* are positions before *cut* of messages that are reinserted, *prefix* positions in `State.leading` of
+    entries that stay.
     """
     entries = state.messages[:cut]
     lasting = set(closed([entry.message for entry in entries], (at for at, entry in enumerate(entries) if entry.stays)))
@@ -85,14 +84,8 @@ def eviction_as(state: State, cut: int, reinserted: Sequence[int], prefix: Seque
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A summary whose messages are archived, and which is not in the context yet.
-
-    Attributes:
-        summary: Checked; without a number.
-        duration_s: Seconds that it took.
-    """
+class Ready(NamedTuple):
+    """A summary, still without a number, whose messages are archived, and which is not in the context yet."""
 
     summary: Summary
     duration_s: float
@@ -102,10 +95,6 @@ class Compaction:
     """Compacts a context in two steps: a summary is made, then shown. Messages may be added in between.
 
     Attributes:
-        context: The context.
-        results: Knows the stubs, and warns of a loss.
-        compressor: Archives and summarizes.
-        session_id: The session.
         dialect: Dialect of all messages; None: each has its own.
         preserves_words: As context-management documents require: the user's newest words are reinserted, and so are all
             messages that belong to a pin.
@@ -233,13 +222,7 @@ class Compaction:
     ) -> Ready:
         """Archive *extent* and summarize it; the context stays as it is.
 
-        Args:
-            extent: The messages.
-            settings: Of the summary.
-            focus: What to keep above all.
-            use_model: False: without a model.
-            compressor: Default: the window's own.
-            max_tokens: Of the summary. Default: as the budget allows.
+        By default, the window's own compressor writes as many tokens as the budget allows.
 
         Raises:
             StaleWindowError: Another window has taken the session over; nothing was archived.
@@ -268,9 +251,13 @@ class Compaction:
 
     def _agent_request(self, state: State, extent: MessageRange) -> AgentRequest | None:
         """Return the agent's requests up to the end of *extent*; None if the messages are of several dialects."""
-        budget, leading = self.context.budget, state.leading
-        entries = [*leading, *state.messages[: len(extent.messages)]]
-        dialects = {entry.dialect for entry in entries if not _is_plain(entry)} or {entries[-1].dialect}
+
+        def is_plain(native: object) -> bool:  # it has the same form in OpenAI's and Anthropic's dialect
+            return is_object(native) and set(native) == {"role", "content"} and isinstance(native["content"], str)
+
+        budget = self.context.budget
+        entries = [*state.leading, *state.messages[: len(extent.messages)]]
+        dialects = {entry.dialect for entry in entries if not is_plain(entry.native)} or {entries[-1].dialect}
         if len(dialects) != 1 or state.messages.first != extent.first:
             return None
         return AgentRequest(
@@ -296,10 +283,7 @@ class Compaction:
     async def show(self, ready: Ready, eviction: Eviction | None = None, *, in_background: bool = False) -> Summary:
         """Replace messages by their summary; messages that were added meanwhile stay.
 
-        Args:
-            ready: The summary.
-            eviction: Which messages are reinserted. Default: without a manager's wishes.
-            in_background: The summary was made in the background.
+        By default, messages are reinserted as without a manager.
 
         Raises:
             StorageError: The file system refused; the context is as it was.
@@ -313,9 +297,7 @@ class Compaction:
     async def let_go(self, eviction: Eviction, notice: Callable[[ArchiveLocation], str] | None) -> None:
         """Archive messages, and evict them without a summary.
 
-        Args:
-            eviction: The messages.
-            notice: Returns the text of the reference line; no text, no line. None: an earlier line stays.
+        *notice* returns the text of the reference line; without a text, there is no line. None: an earlier line stays.
 
         Raises:
             StaleWindowError: See `archived`.
@@ -435,7 +417,97 @@ class Compaction:
         return entry_of(native, -1, self.context.budget.counter, dialect=dialect)
 
 
-def _is_plain(entry: Entry) -> bool:
-    """Return whether a message has the same form in OpenAI's and Anthropic's dialect."""
-    native = entry.native
-    return is_object(native) and set(native) == {"role", "content"} and isinstance(native["content"], str)
+# Compaction in the background, while the agent waits for its model.
+
+
+@dataclass(slots=True)
+class BackgroundCompaction:
+    """Holds at most one compaction that is under way or ready, and shows its summary in one step when asked.
+
+    Its task archives and summarizes, and does not change the context. If it fails, is cancelled, or its event loop has
+    ended, it is dropped; the messages that it archived are known, and the next compaction continues from there.
+
+    Attributes:
+        failed_at: Session index of the context's first message when a task failed. None is begun by itself until a
+            compaction has moved that: a provider that is down would be asked before each call.
+    """
+
+    compaction: Compaction
+    task: "asyncio.Task[Ready] | None" = None
+    failed_at: int | None = None
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether there is no task, and none has failed since the last compaction."""
+        return not self._is_there() and self.failed_at != self.compaction.first
+
+    def begin(self, settings: ContextConfig) -> bool:
+        """Begin a task, unless there is one, or no messages may be archived.
+
+        Returns:
+            True if one is under way or ready now.
+        """
+        if self._is_there():
+            return True
+        cut = self.compaction.planned(settings).cut
+        if cut == 0:
+            return False
+        # The messages keep their form from here on, also before the task has taken its first step.
+        work = self.compaction.made(self.compaction.extent(cut), settings)
+        self.task = asyncio.create_task(work, name=f"buoyline: compress {self.compaction.session_id}")
+        self.task.add_done_callback(self._report)
+        return True
+
+    async def take(self, *, wait: bool = True) -> Summary | None:
+        """Show the summary that is ready or under way; return None if there is none, or its task failed.
+
+        A task that is under way is stopped unless *wait* is true. If the caller is cancelled meanwhile, it goes on.
+
+        Raises:
+            StorageError: The file system refused; the summary is still ready, and the context is as it was.
+        """
+        if not wait:
+            await self.stop()
+        if self.task is not None and self._is_there() and not self.task.done():
+            await asyncio.wait([self.task])
+        task = self.task
+        if task is None or not self._is_there():
+            return None
+        if self.compaction.parts_pair(task.result().summary.messages[1]):
+            self.task = None
+            return None
+        summary = await self.compaction.show(task.result(), in_background=True)
+        self.task = None
+        return summary
+
+    async def stop(self) -> None:
+        """Stop a task that is under way; a summary that is ready is kept."""
+        if self.task is not None and self._is_there() and not self.task.done():
+            self.task.cancel()
+            await asyncio.wait([self.task])
+
+    async def drop(self) -> None:
+        """Stop a task that is under way, and forget a summary that is ready."""
+        await self.stop()
+        self.task = None
+
+    def _is_there(self) -> bool:
+        """Return whether a task is under way or ready; forget one that failed or never ends."""
+        task = self.task
+        if task is None:
+            return False
+        if task.done():
+            is_whole = not task.cancelled() and task.exception() is None
+            is_there = is_whole and task.result().summary.messages[0] == self.compaction.first
+        else:
+            # A task whose loop has ended is never done.
+            is_there = task.get_loop() is asyncio.get_running_loop()
+        if not is_there:
+            self.task, self.failed_at = None, self.compaction.first
+        return is_there
+
+    def _report(self, task: "asyncio.Task[Ready]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            session_id, kind = self.compaction.session_id, type(error).__name__
+            logger.warning("session %s: a compression in the background failed: %s; the next is not", session_id, kind)

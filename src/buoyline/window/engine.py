@@ -13,8 +13,7 @@ from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.custom import CustomManager
 from buoyline.management.rules import LegalCuts
 from buoyline.management.run import LEAST_PROGRESS, entries_for_overflow
-from buoyline.window.background import BackgroundCompaction
-from buoyline.window.compaction import Compaction
+from buoyline.window.compaction import BackgroundCompaction, Compaction
 from buoyline.window.context import Context, StateDraft
 from buoyline.window.events import ResultOffloaded
 from buoyline.window.hooks import DocumentHooks

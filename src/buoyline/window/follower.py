@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from buoyline.messages import CachePoint, Message, Text, ToolResult
 from buoyline.messages.jsonl import spell
 from buoyline.messages.registry import detect, dialect_named
-from buoyline.window.background import BackgroundCompaction
-from buoyline.window.compaction import Eviction
+from buoyline.window.compaction import BackgroundCompaction, Eviction
 from buoyline.window.events import HistoryForked
 from buoyline.window.log import Change, Replace
 from buoyline.window.state import Messages, State

@@ -20,7 +20,7 @@ from buoyline.offloader.protocol import abilities_of
 from buoyline.tokens import as_text_counter, default_counter
 from buoyline.tokens.messages import count_result
 from buoyline.tokens.usage import model_of, usage_of
-from buoyline.window.budget import TokenBudget
+from buoyline.window.budget import Request, TokenBudget
 from buoyline.window.context import Context
 from buoyline.window.engine import Engine
 from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed, reporting
@@ -52,7 +52,6 @@ from buoyline.window.settings import (
 from buoyline.window.state import Entry, entry_beside
 from buoyline.window.streams import HeldOutput, writer_for
 from buoyline.window.tasks import LoopLock, completed
-from buoyline.window.usage import Request
 
 if TYPE_CHECKING:
     from buoyline.compression import Summarizer, Summary
