@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import StorageError
 from buoyline.tokens import HeuristicCounter
-from buoyline.window.log import Change, Extend
-from buoyline.window.log import Replace as Rewrite
+from buoyline.window.context import Change, Extend
+from buoyline.window.context import Replace as Rewrite
 from buoyline.window.state import Entry, Messages, State, entry_of
 
 COUNTER = HeuristicCounter()
@@ -183,11 +183,11 @@ async def test_changes_that_come_at_once_are_built_on_each_other() -> None:
     def grow(now: State) -> Change:
         new = [entry(len(now.messages))]
         state = now.extended(new)
-        return Change(now, state, Extend(new, state.pins))
+        return Change(state, Extend(new, state.pins))
 
     first = asyncio.create_task(context.commit(grow))
     await asyncio.sleep(0)
-    second = asyncio.create_task(context.commit(lambda now: Change(now, replace(now, archived_until=1))))
+    second = asyncio.create_task(context.commit(lambda now: Change(replace(now, archived_until=1))))
     third = asyncio.create_task(context.commit(grow))
     workspace.may_write.set()
 
@@ -231,7 +231,7 @@ async def test_a_context_that_is_written_whole_is_what_resumes() -> None:
     for number in range(3):
         await window.add({"role": "user", "content": str(number)}, pinned=number == 1)
     await window.prepare()
-    await window._context.commit(lambda now: Change(now, now, Rewrite(now)))
+    await window._context.commit(lambda now: Change(now, Rewrite(now)))
     resumed = await ContextWindow.resume(workspace, "s1")
 
     assert resumed.messages == window.messages

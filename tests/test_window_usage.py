@@ -23,7 +23,7 @@ from buoyline.tokens.messages import count_message
 from buoyline.tokens.usage import Usage
 from buoyline.window import ContextCompressed, Event
 from buoyline.window.budget import Request, UsageCalibration
-from buoyline.window.log import ContextLog, Extend
+from buoyline.window.context import ContextLog, Extend
 
 
 def user(text: str) -> dict[str, Any]:

@@ -229,7 +229,9 @@ class Player:
         stubs._COUNTED_BYTES = 1 << 22  # the size up to which the baseline counts exactly
         if self.names.is_new:
             importlib.import_module("buoyline.management.registry")  # a window imports it when it has a document
-            importlib.import_module("buoyline.window.log").ContextLog.note_call = _do_nothing  # a new kind of record
+            importlib.import_module(
+                "buoyline.window.context"
+            ).ContextLog.note_call = _do_nothing  # a new kind of record
         for name, module in [*sys.modules.items()]:
             if name.startswith("buoyline.") and ".previews" not in name and hasattr(module, "preview_of"):
                 module.preview_of = _first_lines  # type: ignore[attr-defined]

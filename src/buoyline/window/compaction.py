@@ -17,9 +17,8 @@ from buoyline.management.context import ContextView
 from buoyline.management.rules import LegalCuts, closed
 from buoyline.messages.jsonl import is_object
 from buoyline.messages.registry import dialect_named
-from buoyline.window.context import Context
+from buoyline.window.context import Change, Context, Extend, Replace
 from buoyline.window.events import ContextCompressed, MessagesArchived
-from buoyline.window.log import Change, Extend, Replace
 from buoyline.window.offloading import ResultOffloader
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of, situation_of
 from buoyline.window.tasks import completed
@@ -64,7 +63,7 @@ class Eviction:
             archived_answers=now.archived_answers
             + sum(entry.message.role == "assistant" for entry in messages[: self.cut]),
         )
-        return Change(now, state, Replace(state), is_compaction=True)
+        return Change(state, Replace(state), is_compaction=True)
 
 
 def eviction_as(state: State, cut: int, reinserted: Sequence[int], prefix: Sequence[int]) -> Eviction:
@@ -359,14 +358,14 @@ class Compaction:
             state = replace(now, prefix=prefix, messages=unpinned(now.messages), pins=now.pins - gone)
             evicted = [entry for entry in prefix if not entry.stays]
             if not evicted:
-                return Change(now, state, Extend((), state.pins))
+                return Change(state, Extend((), state.pins))
             staying = [*now.reinserted]
             if self.preserves_words:  # a pin may be the user's newest message
                 legal = LegalCuts(self._view_of(state))
                 staying[:0] = [entry for at, entry in enumerate(prefix) if not entry.stays and at in legal.prefix]
             kept = Messages.of(entry for entry in prefix if entry.stays)
             state = replace(state, prefix=kept, reinserted=Messages.of(staying))
-            return Change(now, state, Replace(state), is_compaction=True)
+            return Change(state, Replace(state), is_compaction=True)
 
         await context.commit(change)
         context.inbox = unpinned(context.inbox)
@@ -380,7 +379,7 @@ class Compaction:
         def archived(now: State) -> Change:
             until = max(now.archived_until, extent.end)
             attempts = frozenset(end for end in now.attempts if end > until)
-            return Change(now, replace(now, archived_until=until, batches=place.batches, attempts=attempts))
+            return Change(replace(now, archived_until=until, batches=place.batches, attempts=attempts))
 
         await self.context.commit(archived)
         return place

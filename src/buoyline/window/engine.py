@@ -14,10 +14,9 @@ from buoyline.management.custom import CustomManager
 from buoyline.management.rules import LegalCuts
 from buoyline.management.run import LEAST_PROGRESS, entries_for_overflow
 from buoyline.window.compaction import BackgroundCompaction, Compaction
-from buoyline.window.context import Context, StateDraft
+from buoyline.window.context import Change, Context, Extend, StateDraft
 from buoyline.window.events import ResultOffloaded
 from buoyline.window.hooks import DocumentHooks
-from buoyline.window.log import Change, Extend
 from buoyline.window.offloading import PartPlace, ResultOffloader
 from buoyline.window.plan import WORTH_OFFLOADING_TOKENS, Choices
 from buoyline.window.state import Entry, State, is_image
@@ -96,7 +95,7 @@ class Engine:
 
         def settled(now: State) -> Change:
             state = now.extended(staged)
-            return Change(now, state, Extend(staged, state.pins), events)
+            return Change(state, Extend(staged, state.pins), events)
 
         await self.context.commit(settled)
         self.context.emit()

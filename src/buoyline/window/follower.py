@@ -10,8 +10,8 @@ from buoyline.messages import CachePoint, Message, Text, ToolResult
 from buoyline.messages.jsonl import spell
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.window.compaction import BackgroundCompaction, Eviction
+from buoyline.window.context import Change, Replace
 from buoyline.window.events import HistoryForked
-from buoyline.window.log import Change, Replace
 from buoyline.window.state import Messages, State
 
 MessageKey: TypeAlias = Callable[[Any], str]
@@ -249,7 +249,7 @@ class ListFollower:
 
             def cut_back(now: State) -> Change:
                 left = now.until(index)
-                return Change(now, left, Replace(left), is_compaction=True, discarded=discarded)
+                return Change(left, Replace(left), is_compaction=True, discarded=discarded)
 
             await context.commit(cut_back)
         else:  # what is archived keeps its index, so the list goes on behind all of it
@@ -268,7 +268,7 @@ class ListFollower:
                     attempts=frozenset(),
                     archived_answers=now.archived_answers + now.messages.answers,
                 )
-                return Change(now, left, Replace(left), is_compaction=True, discarded=discarded)
+                return Change(left, Replace(left), is_compaction=True, discarded=discarded)
 
             await context.commit(begun)
         return start, replace(followed, removed=len(gone), fork=index, reference=reference)

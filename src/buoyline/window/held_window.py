@@ -19,7 +19,7 @@ from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog, Wi
 from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import is_stub
 from buoyline.offloader.transcript import is_reference_line
-from buoyline.window.log import (
+from buoyline.window.context import (
     NOTICE,
     PIN,
     SUMMARY,

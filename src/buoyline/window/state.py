@@ -171,6 +171,12 @@ async def entry_beside(
     )
 
 
+def view_of(dialect: str, value: Mapping[str, Any]) -> Message:
+    """Return the view of a message of *dialect* by its JSON value."""
+    found = dialect_named(dialect)
+    return found.view(found.from_json(value))
+
+
 def is_image(part: Part) -> bool:
     """Return whether *part* is an image, wherever its bytes are."""
     return isinstance(part, Media) and part.kind == "image"

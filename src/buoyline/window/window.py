@@ -6,13 +6,14 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from buoyline.compression.config import ContextConfig, config_of
 from buoyline.compression.extractive.summarizer import Extractive
 from buoyline.errors import NotFoundError
 from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.settings import explained
+from buoyline.messages import Converted, convert
 from buoyline.messages.registry import dialect_named
 from buoyline.messages.times import now
 from buoyline.offloader import ModelCall, Offloader, StoredResult, ToolOutput, WindowState
@@ -21,20 +22,18 @@ from buoyline.tokens import as_text_counter, default_counter
 from buoyline.tokens.messages import count_result
 from buoyline.tokens.usage import model_of, usage_of
 from buoyline.window.budget import Request, TokenBudget
-from buoyline.window.context import Context
-from buoyline.window.engine import Engine
-from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed, reporting
-from buoyline.window.follower import Followed, ListFollower, MessageKey
-from buoyline.window.log import (
+from buoyline.window.context import (
+    Context,
     ContextLog,
-    Translation,
     archived_answers,
     check_archived,
-    common_dialect,
     load_summaries,
     restored,
     stubs_in,
 )
+from buoyline.window.engine import Engine
+from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed, reporting
+from buoyline.window.follower import Followed, ListFollower, MessageKey
 from buoyline.window.offloading import ResultOffloader
 from buoyline.window.plan import OffloadPlanner
 from buoyline.window.settings import (
@@ -49,7 +48,7 @@ from buoyline.window.settings import (
     settings_to_json,
     size_of,
 )
-from buoyline.window.state import Entry, entry_beside
+from buoyline.window.state import Entry, State, entry_beside, view_of
 from buoyline.window.streams import HeldOutput, writer_for
 from buoyline.window.tasks import LoopLock, completed
 
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
     from buoyline.compression import Summarizer, Summary
     from buoyline.compression.plan import Plan
     from buoyline.compression.summarizers.callables import SummaryFunction
-    from buoyline.messages import Converted
 
 _WORTH_ASKING_TOKENS = 1_000
 """An agent that asks for a compaction gets none below that: the summary would take most of it."""
@@ -494,8 +492,7 @@ class ContextWindow:
             results = (result.call_id for result in entry.message.results)
             if any(found not in calls and found not in planner.calls for found in results):
                 archived = await archive.load_messages(self.session_id, 0, end)
-                natives = ((dialect_named(name), value) for name, value in archived)
-                planner.note_archived(dialect.view(dialect.from_json(value)) for dialect, value in natives)
+                planner.note_archived(view_of(dialect, value) for dialect, value in archived)
                 self._unread_until = 0
                 return
 
@@ -516,3 +513,91 @@ class ContextWindow:
         results.stubs.update(notices)
         context.begin(context.planner.with_late_results(replace(state, kept_whole=kept_whole)))
         await self._engine.compaction.finish_of(summaries)
+
+
+# Messages in another dialect than that of the session: only what is handed out is converted. Window, disk and archive
+# keep the messages as they were written.
+
+
+_MAX_HEADS: Final = 8
+"""Of those that were handed out: a list that somebody holds begins with one of the newest."""
+
+
+class Translation:
+    """Hands out the messages of a context in one dialect; messages of that dialect are the same objects.
+
+    `last` is the last conversion, with its losses and the text of system messages that the dialect does not have; None
+    if nothing was converted.
+    """
+
+    def __init__(self, dialect: str | None = None) -> None:
+        """Hand out in *dialect*; None: each message as it is. Raises `ConfigError` if the name is not known."""
+        self._dialect = dialect_named(dialect).name if dialect else None
+        self._given: list[Any] = []
+        self._heads: list[tuple[list[Any], list[Any]]] = []
+        self.last: Converted | None = None
+
+    def of(self, state: State) -> list[Any]:
+        """Return the context as it is handed out."""
+        leading = state.leading
+        if self._dialect is not None:
+            natives = self._converted([*leading, *state.messages], self._dialect)
+        else:
+            natives = state.messages.shown
+            if leading:
+                natives[:0] = [entry.shown for entry in leading]
+        if not natives or not state.messages.first:
+            return natives
+        # A compaction may have put messages of one role next to each other. Mere text is detected as OpenAI's.
+        end = len(leading) + 1
+        found = {self._dialect or entry.dialect for entry in (*leading, *state.messages[:1])}
+        dialects = found if len(found) == 1 else found - {"openai"}
+        head = self._in_turns(natives[:end], dialects.pop()) if len(dialects) == 1 else natives[:end]
+        return [*head, *natives[end:]]
+
+    def apart(self, messages: Sequence[Any], state: State) -> Sequence[Any]:
+        """Return a list that holds what was handed out, with the messages that share one apart from each other."""
+        self.of(state)  # another process may have handed it out
+        for entry in (*state.leading, *state.messages):
+            if entry.words is not None:
+                messages = [entry.native if message == entry.words else message for message in messages]
+        for head, shown in reversed(self._heads):
+            if list(messages[: len(shown)]) == shown:
+                return [*head, *messages[len(shown) :]]
+        return messages
+
+    def _in_turns(self, head: list[Any], dialect: str) -> list[Any]:
+        found = (shown for given, shown in reversed(self._heads) if _are_same(given, head))
+        known: list[Any] | None = next(found, None)
+        if known is not None:
+            return known
+        made = [*dialect_named(dialect).in_turns(head)]
+        if not _are_same(made, head):
+            self._heads = [*self._heads[1 - _MAX_HEADS :], (head, made)]
+        return made
+
+    def _converted(self, entries: Sequence[Entry], dialect: str) -> list[Any]:
+        """Return the messages of *entries*; earlier conversions are reused.
+
+        If roles alternate, the message after the last one of another dialect may join that one.
+        """
+        end = max((place for place, entry in enumerate(entries, 2) if entry.dialect != dialect), default=0)
+        natives = [entry.shown for entry in entries]
+        if not _are_same(natives[:end], self._given):
+            self._given = natives[:end]
+            self.last = convert(self._given, to=dialect, from_=[entry.dialect for entry in entries[:end]])
+        return [*(self.last.messages if self.last else ()), *natives[end:]]
+
+
+def common_dialect(state: WindowState, dialect: str | None) -> str | None:
+    """Return *dialect*, in which a session began; None if it has continued in another one."""
+    for found, message in state.messages:
+        # Plain text, detected as OpenAI's, has the same form in several dialects.
+        may_be_plain = found == "openai" and message.keys() <= {"role", "content"}
+        if found != dialect and not (may_be_plain and message["role"] in ("user", "assistant")):
+            return None
+    return dialect or None
+
+
+def _are_same(natives: Sequence[Any], given: Sequence[Any]) -> bool:
+    return len(natives) == len(given) and all(one is other for one, other in zip(natives, given, strict=True))

@@ -32,8 +32,8 @@ from buoyline.messages.model import Note
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog
 from buoyline.tokens import TextCounter
+from buoyline.window.context import PIN, SUMMARY, ContextLog, Extend, Replace, kind_of, stored_summary
 from buoyline.window.held_window import hand_over
-from buoyline.window.log import PIN, SUMMARY, ContextLog, Extend, Replace, kind_of, stored_summary
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_beside
 
 logger = logging.getLogger(__name__)

@@ -35,8 +35,8 @@ from buoyline.integrations.strands.summarizers import AgentSummarizer, StrandsMo
 from buoyline.offloader import Offloader
 from buoyline.tokens import Prices, TokenCounter
 from buoyline.window.compaction import Eviction, Ready
+from buoyline.window.context import AGAIN, NOTICE, PIN, SUMMARY
 from buoyline.window.held_window import Handover, HeldContext
-from buoyline.window.log import AGAIN, NOTICE, PIN, SUMMARY
 from buoyline.window.state import Entry
 
 if TYPE_CHECKING:
