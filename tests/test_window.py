@@ -834,6 +834,18 @@ async def test_a_message_that_is_spoiled_after_it_was_added_is_not_written_down(
     assert (await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")).messages == handed_out
 
 
+async def test_a_message_that_is_spoiled_deep_inside_is_not_written_down(tmp_path: Path) -> None:
+    blocks: list[Any] = [{"type": "tool_use", "id": "c1", "name": "run", "input": {}}]
+    opened = window(tmp_path)
+    await opened.add({"role": "assistant", "content": blocks})
+    blocks[0]["input"] = float("nan")
+    with pytest.raises(MessageError):
+        await opened.prepare()
+    blocks[0]["input"] = {}
+
+    assert await opened.prepare() == [{"role": "assistant", "content": blocks}]
+
+
 async def test_a_call_id_of_any_length_names_a_file(tmp_path: Path) -> None:
     opened = window(tmp_path)
     await opened.add(call("c" * 5000))

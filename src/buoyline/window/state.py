@@ -6,6 +6,7 @@ Nothing here changes in place. A change makes another `State`; see `buoyline.win
 import itertools
 import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, NamedTuple, overload
@@ -15,7 +16,7 @@ from buoyline.compression.summary import BatchReference
 from buoyline.errors import MessageError
 from buoyline.management.context import ContextMessage, ContextView
 from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
-from buoyline.messages.dialect import Blocks, Dialect
+from buoyline.messages.dialect import Blocks
 from buoyline.messages.jsonl import parse, require_distinct_keys
 from buoyline.messages.model import Part, join_texts, text_in
 from buoyline.messages.registry import detect, dialect_named
@@ -30,9 +31,6 @@ class Entry:
 
     Attributes:
         native: The object that was added, or the one with stubs that replaces it.
-        dialect: Name of its dialect.
-        message: Its view.
-        tokens: Its tokens.
         index: Session index, 0-based; -1 for a summary and a reference line, which are no messages of the session.
         pinned: It stays in the context, as a copy when it is archived.
         by_hand: Its large content is offloaded, whoever said it.
@@ -40,6 +38,8 @@ class Entry:
         added: When it was added, ISO 8601 in UTC; empty if that is not known.
         words: A message of the user's that is handed out in its place, since calls of its results are archived, and a
             provider refuses a result without its call; None if there is none.
+        original: A copy of the native message, to see whether its owner has changed it since; None for one that is not
+            its own JSON value.
         images: How many images are in the message and in its results.
         stays: The message is reinserted when it is archived.
     """
@@ -54,6 +54,7 @@ class Entry:
     is_notice: bool = False
     added: str = ""
     words: Any = None
+    original: Any = field(default=None, repr=False, compare=False)
     images: int = field(init=False)
     stays: bool = field(init=False)
 
@@ -82,6 +83,8 @@ class Entry:
         Raises:
             MessageError: It is a message no longer.
         """
+        if self.original is not None and self.native == self.original:
+            return  # reading it again took a tenth of the calls of a `prepare`
         try:
             dialect_named(self.dialect).view(self.native)
         except MessageError as error:
@@ -90,13 +93,11 @@ class Entry:
 
     def with_results(self, results: Mapping[int, Blocks], counter: TextCounter) -> "Entry":
         """Return the entry with other blocks in the n-th results; see `Dialect.with_results`."""
-        dialect = dialect_named(self.dialect)
-        return self._changed(dialect, dialect.with_results(self.native, results), counter)
+        return self._changed(dialect_named(self.dialect).with_results(self.native, results), counter)
 
     def with_content(self, blocks: Blocks, counter: TextCounter) -> "Entry":
         """Return the entry with other content of its own; see `Dialect.with_content`."""
-        dialect = dialect_named(self.dialect)
-        return self._changed(dialect, dialect.with_content(self.native, blocks), counter)
+        return self._changed(dialect_named(self.dialect).with_content(self.native, blocks), counter)
 
     def with_words(self, late: Mapping[int, str], counter: TextCounter) -> "Entry":
         """Return the entry with `words` in place of the n-th results, whose tools are given; they count, too."""
@@ -116,9 +117,10 @@ class Entry:
         words = dialect.user_message("\n\n".join(texts)) if is_whole else dialect.with_content(self.native, blocks)
         return replace(self, words=words, tokens=count_message(dialect.view(words), counter))
 
-    def _changed(self, dialect: Dialect, native: Any, counter: TextCounter) -> "Entry":
-        message = dialect.view(native)
-        return replace(self, native=native, message=message, tokens=count_message(message, counter), words=None)
+    def _changed(self, native: Any, counter: TextCounter) -> "Entry":
+        message = dialect_named(self.dialect).view(native)
+        tokens, original = count_message(message, counter), self.original and _copy_of(native, native)
+        return replace(self, native=native, message=message, tokens=tokens, words=None, original=original)
 
 
 def entry_of(
@@ -131,16 +133,9 @@ def entry_of(
     by_hand: bool = False,
     message: Message | None = None,
 ) -> Entry:
-    """Read and count a native message.
+    """Read and count a native message; see `Entry`. A *dialect* that is left out is detected.
 
-    Args:
-        native: The message.
-        index: Its position in the session.
-        counter: Counts it.
-        dialect: Left out: detected.
-        pinned: See `Entry`.
-        by_hand: See `Entry`.
-        message: Its view, if it is known.
+    *message* is its view, if that is known.
 
     Raises:
         MessageError: It is not a message, or has no JSON form.
@@ -150,7 +145,16 @@ def entry_of(
     value = found.to_json(native)
     spell(value)
     require_distinct_keys(value)
-    return Entry(native, found.name, view, count_message(view, counter), index, pinned, by_hand)
+    tokens, original = count_message(view, counter), _copy_of(native, value)
+    return Entry(native, found.name, view, tokens, index, pinned, by_hand, original=original)
+
+
+def _copy_of(native: Any, value: Any) -> Any:
+    """Return a copy of *native*, which shares its texts; None if it is not its own JSON *value*, or nests too deep."""
+    try:
+        return deepcopy(native) if native == value else None
+    except RecursionError:
+        return None
 
 
 async def entry_beside(
@@ -211,9 +215,7 @@ class Messages(Sequence[Entry]):
 
     Attributes:
         first: Session index of the first message.
-        tokens: Tokens of all messages.
         staying_tokens: Tokens of those that are reinserted when they are archived.
-        images: How many images they hold.
         answers: How many of them are the model's.
     """
 
@@ -315,12 +317,9 @@ class Messages(Sequence[Entry]):
         return position - 1 if position > 0 and self._entries[position - 1].message.results else position
 
     def called(self, call_id: str, name: str, dialect: str) -> tuple[str, ToolCall]:
-        """Return the newest call that an output answers, with the dialect of its message.
+        """Return the newest call that an output answers, with the dialect of its message; *dialect* if it is not here.
 
-        Args:
-            call_id: Of the call.
-            name: Of the tool; counts more than the call's own.
-            dialect: If the call is not here.
+        *name* is that of the tool, and counts more than the call's own; it may be empty.
         """
         found = (
             (entry.dialect, call) for entry in reversed(self) for call in entry.message.calls if call.call_id == call_id
@@ -370,8 +369,6 @@ class State:
         attempts: Ends of attempts to archive of which it is not known whether they succeeded.
         batches: References of the archived batches, if the offloader gives each its own.
         archived_answers: How many of the model's messages are archived.
-        images: How many images are in the context.
-        leading_tokens: Tokens of `leading`.
     """
 
     prefix: Messages = Messages()
@@ -474,17 +471,9 @@ def situation_of(
     idle_s: float = 0.0,
     is_overflow: bool = False,
 ) -> ContextView:
-    """Return the context as managers see it.
+    """Return the context as managers see it; see `ContextView`.
 
-    Args:
-        state: The context.
-        counter: Counts for managers.
-        fixed_tokens: Tokens of system prompt and tools.
-        size: Tokens of the window.
-        stubs: The texts of all stubs.
-        showing: Remembers the views of the messages. Default: all are made again.
-        idle_s: See `ContextView`.
-        is_overflow: See `ContextView`.
+    *stubs* are the texts of all stubs. *showing* remembers the views of the messages; without it, all are made again.
     """
     head = [_held(entry, stubs, least_index=0) for entry in (*state.prefix, *state.reinserted)]
     before, behind = head[: len(state.prefix)], head[len(state.prefix) :]
@@ -503,25 +492,14 @@ def situation_of(
 
 def _held(entry: Entry, stubs: Collection[str], least_index: int = _OWN) -> ContextMessage:
     """Return the view of *entry*; another process does not know the index of a system message in the prefix."""
-    return ContextMessage(
-        entry.native,
-        entry.message,
-        entry.tokens,
-        max(entry.index, least_index),
-        entry.pinned,
-        _replaced_parts(entry, stubs),
-    )
 
+    def has_stub(parts: Iterable[Part]) -> bool:
+        return any(isinstance(part, Text) and part.text in stubs for part in parts)
 
-def _replaced_parts(entry: Entry, stubs: Collection[str]) -> frozenset[int]:
-    if not stubs:
-        return frozenset()
-    results = enumerate(entry.message.results)
-    found = {
-        number
-        for number, result in results
-        if any(isinstance(part, Text) and part.text in stubs for part in result.parts)
-    }
-    if any(isinstance(part, Text) and part.text in stubs for part in entry.message.parts):
-        found.add(_OWN)
-    return frozenset(found)
+    message, replaced = entry.message, set[int]()
+    if stubs:
+        replaced = {number for number, result in enumerate(message.results) if has_stub(result.parts)}
+        if has_stub(message.parts):
+            replaced.add(_OWN)
+    index = max(entry.index, least_index)
+    return ContextMessage(entry.native, message, entry.tokens, index, entry.pinned, frozenset(replaced))
