@@ -4,7 +4,7 @@ import logging
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import groupby, islice
+from itertools import groupby, islice, product
 
 from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary
 from buoyline.compression.summarizers.callables import SummaryFunction
@@ -29,12 +29,6 @@ class Engine:
     """Keeps a context under the limits of its window.
 
     Attributes:
-        context: The context.
-        results: Stores results and images.
-        compaction: Archives, summarizes and evicts messages.
-        hooks: Runs the managers of context-management documents.
-        background: The compaction in the background.
-        config: The limits.
         asked: Focus of a requested compaction, and the first message of the context then.
     """
 
@@ -207,28 +201,23 @@ class Engine:
             logger.warning("session %s: %d tokens do not fit %d", session_id, self.context.tokens, max_tokens)
 
     async def _fit(self, max_tokens: int) -> None:
-        context, draft = self.context, StateDraft.of(self.context.state)
-        for is_kept in (False, True):
-            for shrunk in (self._stubbed, self._with_bare_stubs, self._noticed):
-                messages = draft.messages
-                for position in sorted(draft.base.movable, key=lambda at: -messages[at].tokens):
-                    if context.budget.tokens(context.with_inbox(draft.state)) <= max_tokens:
-                        break
-                    entry = draft.messages[position]
-                    if context.planner.keeps(entry, draft.base.kept_whole) is is_kept:
-                        draft.put(position, await shrunk(entry, draft))
+        context, draft, preview_tokens = self.context, StateDraft.of(self.context.state), self.config.preview_tokens
+        # Each step has the limit of a result, and the tokens of its stub.
+        steps = ((preview_tokens, preview_tokens), None, (WORTH_OFFLOADING_TOKENS, 1))
+        for is_kept, step in product((False, True), steps):
+            messages = draft.messages
+            for position in sorted(draft.base.movable, key=lambda at: -messages[at].tokens):
+                if context.budget.tokens(context.with_inbox(draft.state)) <= max_tokens:
+                    break
+                entry = draft.messages[position]
+                if context.planner.keeps(entry, draft.base.kept_whole) is not is_kept:
+                    continue
+                if step is None:
+                    shrunk = await self.results.shrink(entry)
+                else:
+                    shrunk = await self.results.replace(entry, context.planner.over(entry, *step), draft.events)
+                draft.put(position, shrunk)
         await self._commit(draft)
-
-    async def _stubbed(self, entry: Entry, draft: StateDraft) -> Entry:
-        tokens = self.config.preview_tokens
-        return await self.results.replace(entry, self.context.planner.over(entry, tokens, tokens), draft.events)
-
-    async def _with_bare_stubs(self, entry: Entry, _: StateDraft) -> Entry:
-        return await self.results.shrink(entry)
-
-    async def _noticed(self, entry: Entry, draft: StateDraft) -> Entry:
-        choices = self.context.planner.over(entry, WORTH_OFFLOADING_TOKENS, 1)
-        return await self.results.replace(entry, choices, draft.events)
 
     async def _commit(self, draft: StateDraft) -> None:
         if draft.is_changed:

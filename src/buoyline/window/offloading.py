@@ -40,12 +40,7 @@ _OFFLOADED = "session %s: the result of %r left message %d for %r"
 
 
 class PartPlace(NamedTuple):
-    """The place of a part in a message.
-
-    Attributes:
-        part: Its number among the parts of the message, or of one of its results.
-        result: The number of that result; None for the message's own content.
-    """
+    """The number of a part in a result of a message, and the number of that result; None: the message's own content."""
 
     part: int
     result: int | None = None
@@ -60,13 +55,9 @@ class ResultOffloader:
 
     Attributes:
         offloader: Stores whole results; None loses what does not fit, with one warning.
-        abilities: The abilities of *offloader*.
-        session_id: The session.
-        counter: Counts.
         has_listener: Whether events are made.
         tools: Tool names by call id, for dialects that name a tool only in the call.
         stubs: Stored results by their stubs and reference lines.
-        has_warned: The warning of a loss was given.
         retrieval_tool: Name of the tool that stubs recommend besides the agent's own; empty if there is none.
         waiting: The stub that the next change of the window records; None if each is recorded at once.
     """
@@ -78,9 +69,9 @@ class ResultOffloader:
     has_listener: bool = False
     tools: dict[str, str] = field(default_factory=dict[str, str])
     stubs: dict[str, StoredResult] = field(default_factory=dict[str, StoredResult])
-    has_warned: bool = False
     retrieval_tool: str = ""
     waiting: dict[str, StoredResult] | None = None
+    _has_warned: bool = False
 
     async def replace(self, entry: Entry, choices: Choices, events: list[ResultOffloaded]) -> Entry:
         """Return *entry* with the chosen results offloaded, the largest blocks of each first.
@@ -120,9 +111,10 @@ class ResultOffloader:
         Raises:
             StorageError: The file system refused; the caller's message is as it was.
         """
-        results = enumerate(entry.message.results)
-        names = {number: result.name or self.tools.get(result.call_id, "") for number, result in results}
-        choices = {number: Choice(name, max_tokens) for number, name in names.items()}
+        choices = {
+            number: Choice(result.name or self.tools.get(result.call_id, ""), max_tokens)
+            for number, result in enumerate(entry.message.results)
+        }
         entry = await self.replace(entry, choices, events)
         own = ToolResult(f"message-{entry.index}", entry.message.role, ())
         blocks = await self._offloaded(entry, own, entry.message.parts, Choice("", max_tokens), events)
@@ -159,13 +151,6 @@ class ResultOffloader:
         The whole result is durable before; an earlier stub of it refers to the same file. If the stub would not be
         shorter, return *entry* itself.
 
-        Args:
-            entry: The message.
-            number: Of the result.
-            texts: Numbers of the parts that are replaced.
-            write: Writes the stub.
-            events: Gets an event.
-
         Raises:
             StorageError: The file system refused; the caller's message is as it was.
         """
@@ -182,30 +167,27 @@ class ResultOffloader:
             await self._record(written, stored)
         found = {**dict.fromkeys(texts, ""), texts[0]: written}
         await self._report(entry, whole, found, stored, events)
-        blocks = [found.get(part, part) for part in range(len(whole.parts))]
-        return entry.with_results({number: [block for block in blocks if block != ""]}, self.counter)
+        return entry.with_results({number: _with_texts(whole.parts, range(len(whole.parts)), found)}, self.counter)
 
     async def shrink(self, entry: Entry) -> Entry:
         """Return *entry* with bare stubs in place of its stubs."""
         changed: dict[int, Blocks] = {}
         for number, result in enumerate(entry.message.results):
-            blocks = [await self._shrunk(part, position) for position, part in enumerate(result.parts)]
+            blocks: list[str | int] = [*range(len(result.parts))]
+            for position, part in enumerate(result.parts):
+                stored = self.stubs.get(part.text) if isinstance(part, Text) else None
+                if stored is None or not isinstance(part, Text) or is_reference_line(part.text):
+                    continue
+                bare = bare_stub(part.text)
+                if not is_stub(part.text) or stored.reference.rpartition("/")[2] not in bare:
+                    # A text that a manager has cut is no stub: its first paragraph is the tool's, its path comes last.
+                    bare = MaskStub()(part.text, stored, self.counter)
+                if is_smaller(bare, part.text, self.counter):
+                    await self._record(bare, stored)
+                    blocks[position] = bare
             if any(isinstance(block, str) for block in blocks):
                 changed[number] = blocks
         return entry.with_results(changed, self.counter) if changed else entry
-
-    async def _shrunk(self, part: ResultPart, position: int) -> str | int:
-        stored = self.stubs.get(part.text) if isinstance(part, Text) else None
-        if stored is None or not isinstance(part, Text) or is_reference_line(part.text):
-            return position
-        notice = bare_stub(part.text)
-        if not is_stub(part.text) or stored.reference.rpartition("/")[2] not in notice:
-            # A text that a manager has cut is no stub: its first paragraph is the tool's, and the path is at its end.
-            notice = MaskStub()(part.text, stored, self.counter)
-        if not is_smaller(notice, part.text, self.counter):
-            return position
-        await self._record(notice, stored)
-        return notice
 
     async def _cut_short(
         self, entry: Entry, result: ToolResult, source: str, events: list[ResultOffloaded]
@@ -245,8 +227,7 @@ class ResultOffloader:
                 if stored is not None:
                     await self._record(found[position], stored)
         await self._report(entry, whole, found, stored, events)
-        by_number = {numbers[position]: text for position, text in found.items()}
-        return [by_number.get(number, number) for number in range(len(content))]
+        return _with_texts(content, numbers, found)
 
     async def _offloaded(
         self,
@@ -294,8 +275,7 @@ class ResultOffloader:
             for text in filter(None, found.values()):
                 await self._record(text, stored)
         await self._report(entry, whole, found, stored, events)
-        by_number = {numbers[position]: text for position, text in found.items()}
-        return [block for number in range(len(content)) if (block := by_number.get(number, number)) != ""]
+        return _with_texts(content, numbers, found)
 
     def _given(self, content: Sequence[Part]) -> tuple[list[int], tuple[ResultPart, ...]]:
         """Return number and part of all that came from the tool or the user: neither stubs nor reference lines."""
@@ -348,12 +328,7 @@ class ResultOffloader:
     ) -> str:
         """Return the stub of a streamed result, made from its file, and record it.
 
-        Args:
-            entry_index: Session index of the message that will hold it.
-            call: The call, with the name of the tool.
-            stored: The result, of a session of `abilities.streams`.
-            max_tokens: Limit of the stub; its first paragraph may take more.
-            events: Gets an event.
+        Its first paragraph may take more than *max_tokens*. The message *entry_index* of the session will hold it.
 
         Raises:
             StorageError: The file system refused.
@@ -366,16 +341,15 @@ class ResultOffloader:
         await self._record(written, stored)
         logger.debug(_OFFLOADED, self.session_id, call.call_id, entry_index, stored.reference)
         if self.has_listener:
-            tokens = await asyncio.to_thread(tokens_of, source, self.counter)
+            tokens, path = await asyncio.to_thread(tokens_of, source, self.counter), stored.reference
             stub_tokens = self.counter.count(written)
-            path = stored.reference
             events.append(ResultOffloaded(entry_index, call.call_id, call.name, path, tokens, stub_tokens, written))
         return written
 
     def warn_of_loss(self) -> None:
         """Warn, once, that offloaded and archived content is lost without an offloader."""
-        if self.offloader is None and not self.has_warned:
-            self.has_warned = True
+        if self.offloader is None and not self._has_warned:
+            self._has_warned = True
             warn_caller(
                 "no offloader: what is cut from tool results and removed from the context is lost; "
                 "pass offloader=LocalWorkspace(...) to keep it"
@@ -401,6 +375,13 @@ class ResultOffloader:
 
 
 _RESULT_PARTS = (Text, Json, Media, Opaque)
+
+
+def _with_texts(content: Sequence[Part], numbers: Sequence[int], found: Mapping[int, str]) -> Blocks:
+    """Return the blocks of *content* with the texts *found*, by position in *numbers*; an empty text drops its block."""
+    by_number = {numbers[position]: text for position, text in found.items()}
+    blocks = (by_number.get(number, number) for number in range(len(content)))
+    return [block for block in blocks if block != ""]
 
 
 def _may_leave(part: ResultPart) -> bool:

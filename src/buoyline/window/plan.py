@@ -8,7 +8,7 @@ import inspect
 from collections import ChainMap
 from collections.abc import Awaitable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from buoyline.compression import ContextConfig
 from buoyline.messages import Message, Text, ToolCall, ToolResult
@@ -59,7 +59,7 @@ class Choice:
     """How one tool result is offloaded.
 
     Attributes:
-        tool: The tool's name; empty if it is not known.
+        tool: Its name; empty if it is not known.
         max_tokens: Limit of the stub.
         source: The reference that was read, if the result is a re-read; else empty.
         limit: Limit of the stub and the blocks that stay next to it; 0 for that of the stub.
@@ -75,8 +75,7 @@ Choices = Mapping[int, Choice]
 """By the result's number in its message, 0-based."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(NamedTuple):
     name: str
     arguments: str
     source: str
@@ -88,8 +87,7 @@ _Calls: TypeAlias = MutableMapping[str, tuple[_Call, ...]]
 """The newest calls of each id, in the order of their message."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Result:
+class _Result(NamedTuple):
     """One new result of a turn, with its place, its call, and the name of its tool."""
 
     result: ToolResult
@@ -105,7 +103,7 @@ class _Turn:
     Attributes:
         shown_tokens: Tokens of the results that are decided; re-reads are counted apart (True).
         new: The results that are not decided yet.
-        answered: How many results each id has had.
+        answered: How many results each call id has had.
     """
 
     shown_tokens: dict[bool, int] = field(default_factory=dict[bool, int])
@@ -121,13 +119,8 @@ class OffloadPlanner:
     both when the context changes.
 
     Attributes:
-        session_id: The session of the window.
-        config: The limits and the rules.
-        size: Tokens of the window.
-        counter: Counts.
         stubs: Stored results by their stubs.
         rereads: Recognizes re-reads; None: only references that stubs name.
-        should_offload: The user's predicate; None: every result may be offloaded.
         can_store: Whether there is an offloader; without one, removed text is lost.
         calls: The newest calls of each id, including those of archived messages.
         archived: The ids of the archived calls. A call that follows a result with its id is none of them.
@@ -172,15 +165,14 @@ class OffloadPlanner:
         chosen: dict[int, dict[int, Choice]] = {}
         # Ids repeat: the same messages may be planned for again, and must then find the calls that they find now.
         for turn in self._turns(entries, ChainMap(dict[str, tuple[_Call, ...]](), self.calls)):
-            groups: dict[bool, list[_Result]] = {True: [], False: []}
-            for found in turn.new:
-                groups[bool(found.call.source)].append(found)
-            for is_read_back, group in groups.items():
-                if group:
-                    limit, shown_tokens = self.turn_limits[is_read_back], turn.shown_tokens.get(is_read_back, 0)
-                    for found, choice in await self._decided(group, limit, shown_tokens):
-                        index, number = found.place
-                        chosen.setdefault(index, {})[number] = choice
+            for is_reread in (True, False):
+                new = [found for found in turn.new if bool(found.call.source) is is_reread]
+                if not new:
+                    continue
+                limit, shown_tokens = self.turn_limits[is_reread], turn.shown_tokens.get(is_reread, 0)
+                for found, choice in await self._decided(new, limit, shown_tokens):
+                    index, number = found.place
+                    chosen.setdefault(index, {})[number] = choice
         return dict(chosen)
 
     def follow(self, new: Sequence[Entry]) -> None:
@@ -188,9 +180,9 @@ class OffloadPlanner:
         calls = ChainMap(dict[str, tuple[_Call, ...]](), self.calls)
         for turn in self._turns(new, calls):
             for found in turn.new:
-                is_read_back = bool(found.call.source)
-                tokens = turn.shown_tokens.get(is_read_back, 0) + count_result(found.result, self.counter)
-                turn.shown_tokens[is_read_back] = tokens
+                is_reread = bool(found.call.source)
+                tokens = turn.shown_tokens.get(is_reread, 0) + count_result(found.result, self.counter)
+                turn.shown_tokens[is_reread] = tokens
             turn.new = []
             self.turn = turn
         self.calls.update(calls.maps[0])
@@ -205,9 +197,7 @@ class OffloadPlanner:
     def recall(self, messages: Messages, *, is_managed: bool) -> tuple[dict[str, StoredResult], frozenset[Place]]:
         """Note all messages of a window that another process has written.
 
-        Args:
-            messages: The messages.
-            is_managed: The window has a context-management document: a result is whole if no manager has chosen it.
+        If the window *is_managed* by a document, a result is whole since no manager has chosen it.
 
         Returns:
             The re-reads that were cut to a notice, by notice, since the journal has no record of them; and the results
@@ -223,8 +213,11 @@ class OffloadPlanner:
                     known = StoredResult(source, "", "", 0)
                     texts = (part.text for part in result.parts if isinstance(part, Text))
                     notices.update((text, known) for text in texts if is_reread_notice(text, source))
-                elif not is_managed and self._was_refused(result):
-                    kept_whole.append((entry.index, number))
+                elif not is_managed and self.can_store:
+                    # The disk does not say why a result above its limit was kept.
+                    limit = self._rule_of(result).limit or self.config.tool_result_limit
+                    if is_too_large(self._given(result), limit, self.counter):
+                        kept_whole.append((entry.index, number))
         self.restart(messages)
         return notices, frozenset(kept_whole)
 
@@ -244,19 +237,22 @@ class OffloadPlanner:
 
         A result that is not decided yet counts as its limit at most. 1 means a bare stub.
         """
-        others = sum(min(entry.tokens, self._limits(entry)) for entry in turn if entry.message.results)
-        room = self.turn_limits[False] - others
+        room = self.turn_limits[False]
+        for entry in turn:
+            if entry.message.results:
+                rules = map(self._rule_of, entry.message.results)
+                room -= min(entry.tokens, sum(rule.limit or self.config.tool_result_limit for rule in rules))
         wanted = self._rule(call.name).preview_tokens or self.config.preview_tokens
         return min(wanted, room) if room >= min(wanted, _LEAST_STUB_TOKENS) else 1
 
     def over(self, entry: Entry, limit: int, max_tokens: int) -> Choices:
         """Choose every result of *entry* above *limit* tokens, even if a rule or the predicate keeps it."""
-        return {
-            number: Choice(result.name or call.name, max_tokens, call.source)
-            for number, result in enumerate(entry.message.results)
-            if is_too_large(self._given(result), limit, self.counter)
-            for call in (self._last_call(result),)
-        }
+        found: dict[int, Choice] = {}
+        for number, result in enumerate(entry.message.results):
+            if is_too_large(self._given(result), limit, self.counter):
+                tool, source = self.known_of(result)
+                found[number] = Choice(tool, max_tokens, source)
+        return found
 
     def note(self, entries: Sequence[Entry]) -> None:
         """Note the calls in *entries*, whose form is not final yet."""
@@ -293,8 +289,11 @@ class OffloadPlanner:
 
         def shown(entry: Entry) -> Entry:
             calls.update(call.call_id for call in entry.message.calls)  # AgentScope's messages have both
-            results = enumerate(entry.message.results)
-            late = {at: self.known_of(result)[0] for at, result in results if self._is_late(result, calls)}
+            late = {
+                at: self.known_of(result)[0]
+                for at, result in enumerate(entry.message.results)
+                if result.call_id not in calls and result.call_id in self.archived
+            }
             return entry.with_words(late, self.counter) if late and entry.words is None else entry
 
         prefix, reinserted = map(shown, state.prefix), map(shown, state.reinserted)
@@ -303,9 +302,6 @@ class OffloadPlanner:
         return replace(
             state, messages=messages.changed({at: new for at, new in enumerate(entries) if new is not messages[at]})
         )
-
-    def _is_late(self, result: ToolResult, calls: Collection[str]) -> bool:
-        return result.call_id not in calls and result.call_id in self.archived
 
     def forget(self, index: int) -> None:
         """Forget the answers about messages from the session *index* on: others get these indexes."""
@@ -387,15 +383,6 @@ class OffloadPlanner:
 
     def _rule_of(self, result: ToolResult) -> ToolRule:
         return self._rule(result.name or self._last_call(result).name)
-
-    def _was_refused(self, result: ToolResult) -> bool:
-        """Return whether a result above its limit was kept; the disk does not say why."""
-        limit = self._rule_of(result).limit or self.config.tool_result_limit
-        return self.can_store and is_too_large(self._given(result), limit, self.counter)
-
-    def _limits(self, entry: Entry) -> int:
-        rules = map(self._rule_of, entry.message.results)
-        return sum(rule.limit or self.config.tool_result_limit for rule in rules)
 
     async def _decided(self, new: list[_Result], limit: int, shown_tokens: int) -> list[tuple[_Result, Choice]]:
         """Decide about the new results of one turn; each refusal counts before the next question."""

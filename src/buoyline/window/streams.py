@@ -19,13 +19,9 @@ class HeldOutput:
     """A tool's output so far: in memory up to a megabyte, and as long as it is below its limit of tokens."""
 
     def __init__(self, call_id: str, writer: ResultWriter | None, counter: TextCounter, limit: int) -> None:
-        """Begin with nothing.
+        """Begin with nothing; *writer* gets all of it, too, and above *limit* tokens it is offloaded in any case.
 
-        Args:
-            call_id: Of the call.
-            writer: Gets all of it, too; None if it can only be held in memory.
-            counter: Counts.
-            limit: Tokens above which it is offloaded in any case.
+        Without a writer, it can only be held in memory.
         """
         self._call_id = call_id
         self._writer = writer
@@ -65,38 +61,32 @@ class HeldOutput:
             raise
         finally:
             await chunks.aclose()
-            await self._forget()
+            self._held.clear()
+            if self._writer is not None:
+                await self._writer.discard()
 
     async def end(self) -> str | StoredResult:
         """Return the text, or the stored result."""
         self._has_ended = True
         content = b"".join(self._held)
         text = decoded(content)
-        if self._writer is not None and (self._is_large or await self._is_inexact(text, content)):
-            return await self._writer.store(partial=self._partial)
+        if self._writer is not None:
+            # A large text that is not exactly the bytes that came is stored, too.
+            is_exact = text.encode("utf-8", "surrogatepass") == content
+            if self._is_large or (not is_exact and await self._exceeds(text)):
+                return await self._writer.store(partial=self._partial)
         if not self._partial:
             return text
         gap = "" if not text or text.endswith("\n") else "\n"
         return f"{text}{gap}[The tool did not come to its end: {self._partial}]"
 
-    async def _is_inexact(self, text: str, content: bytes) -> bool:
-        """Return whether *text* is large, and not exactly the bytes that came."""
-        return text.encode("utf-8", "surrogatepass") != content and await self._exceeds(text)
-
-    async def _forget(self) -> None:
-        self._held.clear()
-        if self._writer is not None:
-            await self._writer.discard()
-
     async def _take(self, chunk: bytes) -> None:
         if not self._is_large:
             self._held.append(chunk)
             self._held_bytes += len(chunk)
-        if self._writer is not None:
-            await self._writer.write(chunk)
-            await self._decide()
-
-    async def _decide(self) -> None:
+        if self._writer is None:
+            return
+        await self._writer.write(chunk)
         if self._is_large or self._held_bytes < self._decided_bytes:
             return
         # It is counted each time it has doubled, so all counts together cost about as much as the last.
