@@ -25,11 +25,9 @@ class ResultOffloaded:
 
     Attributes:
         message: Index of its message in the session, 0-based.
-        call_id: Of the call it answers.
         tool: The tool's name; empty if it is not known.
         path: The file with the whole result; empty without an offloader: then the rest is lost.
         tokens: Tokens of the result.
-        stub_tokens: Tokens of the stub.
         stub: The text that replaces the result.
     """
 
@@ -65,12 +63,9 @@ class ContextCompressed:
     """A summary replaces the oldest messages.
 
     Attributes:
-        summary: The summary.
-        tokens_before: Tokens of the whole context before.
-        tokens_after: Tokens of the whole context now.
+        tokens_before: Tokens of the whole context, as *tokens_after*.
         duration_s: Seconds from the decision to the last sync, without those that a summary from the background waited
             until it was needed. If a model summarizes, it takes most of them.
-        in_background: The summary was made in the background.
     """
 
     summary: Summary
@@ -82,12 +77,9 @@ class ContextCompressed:
 
 @dataclass(frozen=True, slots=True)
 class OverflowRecovered:
-    """The provider had refused the context, and it is smaller now; the operations had events of their own.
+    """The provider had refused the context, and it is a tenth smaller now; the operations had events of their own.
 
-    Attributes:
-        tokens_before: Tokens of the whole context before.
-        tokens_after: Tokens now: at least a tenth less.
-        duration_s: Seconds that this took.
+    Tokens are those of the whole context.
     """
 
     tokens_before: int
@@ -99,9 +91,7 @@ class OverflowRecovered:
 class ContextManaged:
     """The managers of a context-management document ran at a hook; their operations had events of their own.
 
-    Attributes:
-        hook: The hook.
-        report: The outcome of each manager, including those that did not run.
+    The report has the outcome of each manager, including those that did not run.
     """
 
     hook: Hook
@@ -113,7 +103,6 @@ class WindowResumed:
     """A window continues a session that it found on disk.
 
     Attributes:
-        session_id: The session.
         added: How many messages it has had.
         archived: How many of them are in the archive.
         tokens: Tokens of the whole context.

@@ -41,7 +41,6 @@ class KnownMessage:
     """A message of the list, as the window knows it.
 
     Attributes:
-        native: The object in the list.
         index: Session index; -1 for a summary and other messages of ours.
         key: See `MessageKey`.
         content_hash: Hash of the view, in this process; 0 if there is a key.
@@ -92,15 +91,15 @@ class ListFollower:
     async def follow(
         self, messages: Sequence[Any], key: MessageKey | None, add: Callable[[Any, bool], Awaitable[None]]
     ) -> Followed:
-        """Take over what has changed; see `ContextWindow.follow`.
-
-        Args:
-            messages: The list.
-            key: Identifies a message.
-            add: Adds a message to the window, pinned or not.
-        """
+        """Take over what has changed; see `ContextWindow.follow`. *add* adds a message to the window, pinned or not."""
         given = _GivenList(messages, key, self._dialect)
-        known = await self._known_now(given)
+        if self._known is None:
+            known = await self._from_disk(given)
+        else:  # with those that were added to the window one by one since
+            known, held = self._known, self._context.whole.messages
+            added = held[max(self._end - held.first, 0) :]
+            known += [given.known(entry.native, entry.message, entry.index) for entry in added]
+            self._end = held.end
         start, pins = len(known), self._context.whole.pins
         followed, is_continued = Followed(len(messages) - start), self._is_continued(messages, known, key)
         if not is_continued and given.count_known(known) < len(known):
@@ -108,16 +107,13 @@ class ListFollower:
             await self._compaction.finish()
             await self._background.drop()
             match = self._compared(given, known)
+            known = list(match.known[: match.kept])
             if match.dropped:
                 await self._drop(match)
-                known = [*match.known[: match.kept], *match.known[match.kept + match.dropped :]]
-                start, followed = len(known), Followed(len(messages) - len(known), match.dropped)
-            elif match.kept < len(match.known):
-                known = list(match.known[: match.kept])
-                start, followed = await self._fork(match, Followed(len(messages) - len(known)))
-            else:
-                known = list(match.known)
-                start, followed = len(known), Followed(len(messages) - len(known))
+                known += match.known[match.kept + match.dropped :]
+            start, followed = len(known), Followed(len(messages) - len(known), match.dropped)
+            if not match.dropped and match.kept < len(match.known):
+                start, followed = await self._fork(match, followed)
         # If something fails from here on, the next call adds the others.
         if not is_continued:
             known[:start] = [given.renewed(known[at], at) for at in range(start)]
@@ -145,26 +141,14 @@ class ListFollower:
             one.key and one.key == key(new) for one, new in zip(known, messages, strict=False)
         )
 
-    async def _known_now(self, given: "_GivenList") -> list[KnownMessage]:
-        """Return the messages of the list before, with those that were added to the window one by one since."""
-        messages = self._context.whole.messages
-        if self._known is None:
-            return await self._from_disk(given)
-        self._known += [
-            given.known(entry.native, entry.message, entry.index)
-            for entry in messages[max(self._end - messages.first, 0) :]
-        ]
-        self._end = messages.end
-        return self._known
-
     async def _from_disk(self, given: "_GivenList") -> list[KnownMessage]:
         """Return all messages of the session, those in the archive included."""
         state, abilities, session_id = self._context.whole, self._results.abilities, self._results.session_id
         found = [(entry.native, entry.message) for entry in state.messages]
         if abilities.archive is not None and state.messages.first:
             archived = await abilities.archive.load_messages(session_id, 0, state.messages.first)
-            natives = [(dialect_named(name), dialect_named(name).from_json(value)) for name, value in archived]
-            found = [*((native, dialect.view(native)) for dialect, native in natives), *found]
+            natives = [(name, dialect_named(name).from_json(value)) for name, value in archived]
+            found = [*((native, dialect_named(name).view(native)) for name, native in natives), *found]
         texts = [text for _, view in found for text in _texts(view)]
         if abilities.results is not None and self._context.state.messages.end:
             given.stubs = (await abilities.results.load_stubs(session_id, texts)).keys() | self._results.stubs.keys()
@@ -278,7 +262,6 @@ class _GivenList:
     """A list that is compared with known messages; each of its messages is read once, if it has to be.
 
     Attributes:
-        messages: The list.
         stubs: The stubs in the messages that are known from disk.
         redacted: The views as they may be on disk; None if the known messages are not from disk, or nothing redacts.
     """

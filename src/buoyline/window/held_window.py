@@ -12,10 +12,10 @@ from typing import Any
 
 from buoyline.compression import ContextConfig, Summary
 from buoyline.errors import NotFoundError, SessionExistsError
-from buoyline.messages import Converted, Loss, convert, spell
+from buoyline.messages import Loss, convert, spell
 from buoyline.messages.jsonl import parse
 from buoyline.messages.registry import dialect_named
-from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog, WindowState
+from buoyline.offloader import Offloader, WindowState
 from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import is_stub
 from buoyline.offloader.transcript import is_reference_line
@@ -32,7 +32,7 @@ from buoyline.window.context import (
     stored_summary,
     stubs_in,
 )
-from buoyline.window.state import Entry, Messages, State, entry_of
+from buoyline.window.state import Entry, Messages, State, entry_of, view_of
 from buoyline.window.window import ContextWindow
 
 
@@ -97,9 +97,7 @@ class HeldWindow(ContextWindow):
         archived again. If the archive holds others, as after a return to an older state, the messages continue after
         them. Stubs that the window had on disk are restored, and so are the facts of the summary.
 
-        Args:
-            held: The context.
-            key_of: Returns the id that a message keeps for life; empty for a message without one.
+        *key_of* returns the id that a message keeps for life; empty for a message without one.
 
         Returns:
             The session index of the first message.
@@ -111,7 +109,7 @@ class HeldWindow(ContextWindow):
         self._abilities = replace(self._abilities, turns=None)
         before = await self._taken_over()
         held, archived = await self._placed(held, key_of)
-        held = await self._with_facts(await self._with_stubs(held, before, key_of))
+        held = await self._restored(held, before, key_of)
         state = replace(await asyncio.to_thread(self._state_of, held), archived_until=archived)
         answers = await archived_answers(state, self._abilities, self.session_id)
         stubs = self._engine.results.stubs
@@ -131,10 +129,8 @@ class HeldWindow(ContextWindow):
         except SessionExistsError:
             if log is None:
                 raise
-            return await self._claimed(log)
-        return None
-
-    async def _claimed(self, log: WindowLog) -> WindowState | None:
+        else:
+            return None
         try:
             await log.claim_window(self.session_id, writer=self._context.log.writer)
             state = await log.load_window(self.session_id)
@@ -149,8 +145,10 @@ class HeldWindow(ContextWindow):
         if archive is None:
             return held, held.first
         count = (await archive.archive(self.session_id, [])).first
-        if count < held.first:
-            return _unarchived(held, count), count
+        if count < held.first:  # the archive has not its messages: what was reinserted is a message like any other
+            ours = [(kind, native) for kind, native in held.head if kind in (SUMMARY, NOTICE)]
+            others = [native for kind, native in held.head if kind not in (SUMMARY, NOTICE)]
+            return replace(held, head=ours, messages=[*others, *held.messages], first=count, pins=()), count
         ahead = await archive.load_messages(self.session_id, held.first, count) if count > held.first else []
         if len(ahead) <= len(held.messages) and await asyncio.to_thread(self._are_same, ahead, held.messages, key_of):
             return held, count
@@ -168,59 +166,46 @@ class HeldWindow(ContextWindow):
             for (named, value), native in zip(ahead, natives, strict=False)
         )
 
-    async def _with_stubs(
+    async def _restored(
         self, held: HeldContext, before: WindowState | None, key_of: Callable[[Mapping[str, Any]], str]
     ) -> HeldContext:
-        """Return *held* with those messages as the window had them that have stubs in their results."""
-        stubs = await self._stubs_of(before)
-        if before is None or not stubs:
-            return held
-        found = {
-            key_of(value): dialect_named(named).from_json(value)
-            for named, value in before.messages
-            if key_of(value) and _texts_of(named, value) & stubs.keys()
-        }
-        return replace(held, messages=[found.get(key_of(message), message) for message in held.messages])
+        """Return *held* with the stubs that the window had on disk, and with all facts of its summary.
 
-    async def _with_facts(self, held: HeldContext) -> HeldContext:
-        """Return *held* with all facts of its summary: a framework keeps only a few of those that it does not say."""
-        if held.summary is None:
-            return held
-        stored = await stored_summary(self._abilities, self.session_id, held.summary.text)
-        return replace(held, summary=stored) if stored is not None and stored.draft.items else held
-
-    async def _stubs_of(self, before: WindowState | None) -> Mapping[str, StoredResult]:
-        if before is None or self._abilities.results is None:
-            return {}
-        texts = set[str]().union(*(_texts_of(named, value) for named, value in before.messages))
-        return await self._abilities.results.load_stubs(self.session_id, sorted(texts)) if texts else {}
+        A framework keeps only a few of those that the summary does not say.
+        """
+        if before is not None and self._abilities.results is not None:
+            texts = set[str]().union(*(_texts_of(named, value) for named, value in before.messages))
+            stubs = await self._abilities.results.load_stubs(self.session_id, sorted(texts)) if texts else {}
+            if stubs:
+                found = {
+                    key_of(value): dialect_named(named).from_json(value)
+                    for named, value in before.messages
+                    if key_of(value) and _texts_of(named, value) & stubs.keys()
+                }
+                held = replace(held, messages=[found.get(key_of(message), message) for message in held.messages])
+        if held.summary is not None:
+            stored = await stored_summary(self._abilities, self.session_id, held.summary.text)
+            if stored is not None and stored.draft.items:
+                held = replace(held, summary=stored)
+        return held
 
     def _state_of(self, held: HeldContext) -> State:
+        def entry(native: Any, index: int, *, pinned: bool) -> Entry:
+            return entry_of(native, index, self._context.budget.counter, dialect=self._dialect, pinned=pinned)
+
         kinds = indexed([kind for kind, _ in held.head], held.pins)
         prefix = [
-            (kind, self._entry(native, index, pinned=kind == PIN))
+            (kind, entry(native, index, pinned=kind == PIN))
             for (kind, index), (_, native) in zip(kinds, held.head, strict=True)
         ]
         entries = [
-            self._entry(native, index, pinned=index in held.pins)
-            for index, native in enumerate(held.messages, held.first)
+            entry(native, index, pinned=index in held.pins) for index, native in enumerate(held.messages, held.first)
         ]
         return state_of(prefix, Messages.of(entries, held.first), held.pins, lambda _: held.summary)
 
-    def _entry(self, native: Any, index: int, *, pinned: bool) -> Entry:
-        return entry_of(native, index, self._context.budget.counter, dialect=self._dialect, pinned=pinned)
-
-
-def _unarchived(held: HeldContext, first: int) -> HeldContext:
-    """Return *held* for an archive without its messages: what was reinserted is a message like any other."""
-    ours = [(kind, native) for kind, native in held.head if kind in (SUMMARY, NOTICE)]
-    others = [native for kind, native in held.head if kind not in (SUMMARY, NOTICE)]
-    return replace(held, head=ours, messages=[*others, *held.messages], first=first, pins=())
-
 
 def _texts_of(dialect: str, value: Mapping[str, Any]) -> set[str]:
-    named = dialect_named(dialect)
-    return set(named.view(named.from_json(dict(value))).result_texts)
+    return set(view_of(dialect, value).result_texts)
 
 
 # Handing a session's context over to a framework that keeps its own messages.
@@ -256,19 +241,19 @@ async def hand_over(offloader: Offloader, session_id: str, dialect: str) -> Hand
     """Take the session over, and return its context for a framework that continues it.
 
     The archive stays as it was written. A compaction that another process has begun is completed, without a model.
-    Losses are logged.
-
-    Args:
-        offloader: The workspace of the session.
-        session_id: The session.
-        dialect: Name of the framework's dialect, e.g. ``"bedrock"``.
+    Losses are logged. *offloader* is the workspace of the session.
 
     Raises:
         BuoylineError: See `ContextWindow.resume`.
     """
     abilities = abilities_of(offloader)
     window = await ContextWindow.resume(offloader, session_id)
-    state = await _settled(window, abilities)
+    if abilities.windows is None:
+        raise NotFoundError("window in session", session_id, "only a workspace keeps what a window needs")
+    state = await abilities.windows.load_window(session_id)
+    if state.archived > state.first:
+        await window.compress(before=state.archived)
+        state = await abilities.windows.load_window(session_id)
     natives = [dialect_named(named).from_json(value) for named, value in state.messages]
     names = [named for named, _ in state.messages]
     ours = [place for place, kind in enumerate(state.head) if kind != "system"]
@@ -276,12 +261,13 @@ async def hand_over(offloader: Offloader, session_id: str, dialect: str) -> Hand
     pins = [found for kind, found in head if kind == PIN]
     archived_pins = [index for index in state.pins if index < state.first]
     rest = convert(natives[len(state.head) :], to=dialect, from_=names[len(state.head) :])
-    systems = [
-        dialect_named(names[place]).view(natives[place]).text
-        for place, kind in enumerate(state.head)
-        if kind == "system"
-    ]
+    systems = [view_of(*state.messages[place]).text for place, kind in enumerate(state.head) if kind == "system"]
     summaries = await load_summaries(abilities, session_id) if "summary" in state.head else []
+    losses = [
+        Loss(loss.message + place, loss.what, loss.why)
+        for place, converted in enumerate([*(found for _, found in head), rest])
+        for loss in converted.losses
+    ]
     handover = Handover(
         first=state.first,
         pins=[(index, pin.messages[0]) for index, pin in zip(archived_pins, pins, strict=True) if pin.messages],
@@ -289,28 +275,11 @@ async def hand_over(offloader: Offloader, session_id: str, dialect: str) -> Hand
         messages=rest.messages,
         head=[(kind, found.messages[0]) for kind, found in head if found.messages],
         system="\n\n".join(text for text in [*systems, rest.system] if text),
-        losses=_losses([*(found for _, found in head), rest]),
+        losses=losses,
     )
-    for loss in handover.losses:
+    for loss in losses:
         logger.info("session %s: %s", session_id, loss)
-    if handover.losses:
-        count = len(handover.losses)
-        logger.warning("session %s: %d things have no place in %s, logged as information", session_id, count, dialect)
+    if losses:
+        text = "session %s: %d things have no place in %s, logged as information"
+        logger.warning(text, session_id, len(losses), dialect)
     return handover
-
-
-async def _settled(window: ContextWindow, abilities: Abilities) -> WindowState:
-    """Return the window on disk, without messages that are archived already."""
-    if abilities.windows is None:
-        raise NotFoundError("window in session", window.session_id, "only a workspace keeps what a window needs")
-    state = await abilities.windows.load_window(window.session_id)
-    if state.archived > state.first:
-        await window.compress(before=state.archived)
-        state = await abilities.windows.load_window(window.session_id)
-    return state
-
-
-def _losses(converted: Sequence[Converted]) -> list[Loss]:
-    return [
-        Loss(loss.message + place, loss.what, loss.why) for place, one in enumerate(converted) for loss in one.losses
-    ]

@@ -1,12 +1,11 @@
 """The hooks of a context-management document: its managers decide, and the engine of the window acts."""
 
-import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary
+from buoyline.compression import Compressor, ContextConfig, Summarizer
 from buoyline.compression.config import summary_budget_tokens
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.compression.summary_text import ArchiveLocation
@@ -23,14 +22,7 @@ from buoyline.window.offloading import PartPlace, ResultOffloader
 from buoyline.window.plan import Choice, OffloadPlanner
 from buoyline.window.state import Entry, Showing, State, situation_of
 
-logger = logging.getLogger(__name__)
-
 _MOST_PINNED = 1 / 2
-
-
-# Who writes the summaries that documents ask for, how long they may be, and the line for messages without one.
-
-
 _LEAST_SHARE_OF_WINDOW: Final = 16
 """Messages that take less than this part of a window need not be summarized."""
 
@@ -49,55 +41,6 @@ def reference_line(place: ArchiveLocation) -> str:
     return f"{which} They were not kept anywhere.]"
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryPlan:
-    """How one summary is written, and the deviations from the document."""
-
-    compressor: Compressor
-    config: ContextConfig
-    problems: tuple[str, ...] = ()
-
-    def max_tokens(self, archived_tokens: int, size: int, replaced_tokens: int = 0) -> int:
-        """Return the limit of a summary of *archived_tokens* in a window of *size* that replaces *replaced_tokens*."""
-        return summary_budget_tokens(archived_tokens, self.config.summary_limit(size), replaced_tokens=replaced_tokens)
-
-    def done(self, summary: Summary, messages: int, archived_tokens: int, *, is_reduced: bool) -> ActionResult:
-        """Return the result of the action once *summary* replaces so many *messages*."""
-        words = f"a summary of {summary.tokens:,} tokens stands for {messages:,} messages of {archived_tokens:,}"
-        problems = (*self.problems, summary.fell_back) if summary.fell_back else self.problems
-        return ActionResult(words, is_reduced=is_reduced, problems=problems)
-
-    def refused(self, messages: int, archived_tokens: int, size: int, replaced_tokens: int) -> ActionResult | None:
-        """Return the result if the messages are kept because their summary may take as much; None to summarize them.
-
-        Call it before the messages are archived: an archived message in the context is never offloaded. A window of a
-        few hundred tokens keeps none, since it has no room for them.
-        """
-        source_tokens = archived_tokens + replaced_tokens
-        max_tokens = self.max_tokens(archived_tokens, size, replaced_tokens)
-        if source_tokens > min(max_tokens, size // _LEAST_SHARE_OF_WINDOW):
-            return None
-        words = f"{messages:,} messages of {archived_tokens:,} tokens stay: their summary may take {max_tokens:,}"
-        return ActionResult(words, is_reduced=False, problems=self.problems)
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryWriters:
-    """Writers of summaries by the ``summarization_model_id`` of documents; *usual* writes for all other ids."""
-
-    usual: Compressor
-    named: Mapping[str, Compressor]
-    config: ContextConfig
-
-    def of(self, action: Summarize) -> SummaryPlan:
-        """Return the plan for the summary of *action*."""
-        is_known = not action.model or action.model in self.named
-        problems = () if is_known else (f"no summariser is named {action.model!r}",)
-        config = action.config or self.config
-        config = replace(config, compression_prompt=action.prompt) if action.prompt else config
-        return SummaryPlan(self.named.get(action.model, self.usual), config, problems)
-
-
 class DocumentHooks:
     """Fires hooks, and acts for the managers; see `ContextEditor`.
 
@@ -106,7 +49,6 @@ class DocumentHooks:
     committed. If something fails before, the draft is dropped.
 
     Attributes:
-        context: The context.
         config: The form of summaries if the document does not give it, and the limit of stubs for `add(offload=True)`.
         report: What the managers did in the current or the last call.
         called_at_s: When the model was called last, by the clock of this process.
@@ -129,11 +71,10 @@ class DocumentHooks:
         self._results: ResultOffloader = compaction.results
         self._planner: OffloadPlanner = compaction.context.planner
         counter, offloader, tell = self.context.budget.counter, self._results.offloader, self.context.tell
-        named = {
+        self._compressors = {
             name: Compressor(offloader, config=config, counter=counter, summarizer=one, on_event=tell)
             for name, one in summarizers.items()
         }
-        self._writers = SummaryWriters(compaction.compressor, named, config)
         self.draft = StateDraft.of(self.context.state)
         self._showing = Showing()
         self.is_overflow = False
@@ -216,24 +157,33 @@ class DocumentHooks:
         """Archive messages, and replace them by a summary; see `ContextEditor`."""
         before = self.view().tokens
         eviction = await self._eviction(action)
-        writing, budget, state = self._writers.of(action), self.context.budget, self.context.state
-        cut, messages = eviction.cut, state.messages
-        reinserted_tokens = sum(messages[at].tokens for at in eviction.reinserted)
-        lasting_tokens = sum(messages[at].tokens for at in eviction.lasting)
-        evicted_tokens = sum(entry.tokens for entry in messages[:cut]) - reinserted_tokens - lasting_tokens
+        budget, state, cut = self.context.budget, self.context.state, eviction.cut
+        config, problems = action.config or self.config, list[str]()
+        if action.prompt:
+            config = replace(config, compression_prompt=action.prompt)
+        if action.model and action.model not in self._compressors:
+            problems.append(f"no summariser is named {action.model!r}")
+        reinserted_tokens = sum(state.messages[at].tokens for at in eviction.reinserted)
+        lasting_tokens = sum(state.messages[at].tokens for at in eviction.lasting)
+        evicted_tokens = sum(entry.tokens for entry in state.messages[:cut]) - reinserted_tokens - lasting_tokens
         evicted_tokens += sum(entry.tokens for entry in state.reinserted if entry.index not in eviction.staying)
-        previous = state.summary.entry.tokens if state.summary else 0
-        refused = writing.refused(cut, evicted_tokens, budget.size, previous)
-        if refused is not None:
-            return refused
+        replaced_tokens = state.summary.entry.tokens if state.summary else 0
+        most = summary_budget_tokens(evicted_tokens, config.summary_limit(budget.size), replaced_tokens=replaced_tokens)
+        # Decided before they are archived: an archived message in the context is never offloaded. A window of a few
+        # hundred tokens keeps none, since it has no room for them.
+        if evicted_tokens + replaced_tokens <= min(most, budget.size // _LEAST_SHARE_OF_WINDOW):
+            words = f"{cut:,} messages of {evicted_tokens:,} tokens stay: their summary may take {most:,}"
+            return ActionResult(words, is_reduced=False, problems=tuple(problems))
         extent = self._compaction.extent(cut)
-        max_tokens = budget.summary_tokens(self.context.whole, cut, writing.config, reinserted_tokens)
-        ready = await self._compaction.made(
-            extent, writing.config, compressor=writing.compressor, max_tokens=max_tokens
-        )
+        max_tokens = budget.summary_tokens(self.context.whole, cut, config, reinserted_tokens)
+        compressor = self._compressors.get(action.model)
+        ready = await self._compaction.made(extent, config, compressor=compressor, max_tokens=max_tokens)
         summary = await self._compaction.show(ready, eviction)
         self.draft = StateDraft.of(self.context.state)
-        return writing.done(summary, cut, extent.tokens, is_reduced=self.view().tokens < before)
+        if summary.fell_back:
+            problems.append(summary.fell_back)
+        words = f"a summary of {summary.tokens:,} tokens stands for {cut:,} messages of {extent.tokens:,}"
+        return ActionResult(words, is_reduced=self.view().tokens < before, problems=tuple(problems))
 
     async def replace(self, action: Offload) -> ActionResult:
         """Store a part of a message, and replace it by a stub; see `ContextEditor`."""
@@ -306,10 +256,8 @@ class DocumentHooks:
             self.context.tell(self._unreported.pop(0))
 
     async def _commit(self) -> None:
-        """Commit the draft."""
-        draft = self.draft
-        if draft.is_changed:
-            await self.context.commit(draft.change)
+        if self.draft.is_changed:
+            await self.context.commit(self.draft.change)
         self.draft = StateDraft.of(self.context.state)
 
     async def _eviction(self, action: Evict | Summarize) -> Eviction:

@@ -378,7 +378,7 @@ _RESULT_PARTS = (Text, Json, Media, Opaque)
 
 
 def _with_texts(content: Sequence[Part], numbers: Sequence[int], found: Mapping[int, str]) -> Blocks:
-    """Return the blocks of *content* with the texts *found*, by position in *numbers*; an empty text drops its block."""
+    """Return the blocks of *content* with the texts *found*, by places in *numbers*; an empty text drops its block."""
     by_number = {numbers[position]: text for position, text in found.items()}
     blocks = (by_number.get(number, number) for number in range(len(content)))
     return [block for block in blocks if block != ""]

@@ -128,35 +128,26 @@ def size_of(size: object, model: str | None) -> int:
 def output_room(max_output_tokens: object, model: str | None, size: int, trigger_ratio: float) -> int:
     """Return how much of a window is kept free for the model's answer.
 
-    Args:
-        max_output_tokens: What was asked for; None: what *model* answers at most, but only a tenth of the window, since
-            most answers take far less than a model can give; 0 if there is no model, or it is not known.
-        model: Name of the model.
-        size: Tokens of the window.
-        trigger_ratio: Share of the window that context and answer may take.
+    If nothing was asked for, that is what *model* answers at most, but only a tenth of the window, since most answers
+    take far less than a model can give; 0 if there is no model, or it is not known.
 
     Raises:
         ConfigError: *max_output_tokens* is no whole number from 0 to below the trigger.
     """
     trigger = trigger_ratio * size
     if max_output_tokens is None:
-        most = _most_of(model)
+        if model is None:
+            return 0
+        try:
+            most = max_output_of(model)
+        except NotFoundError:  # if the size is given, the name may be unknown
+            return 0
         return 0 if most is None else min(most, int(_OUTPUT_SHARE * size), int(trigger / 2))
     is_flag = isinstance(max_output_tokens, bool)
     if isinstance(max_output_tokens, int) and not is_flag and 0 <= max_output_tokens < trigger:
         return max_output_tokens
     problem = f"{max_output_tokens!r} is no whole number from 0 to below trigger_ratio x size ({int(trigger):,})"
     raise ConfigError("max_output_tokens", problem)
-
-
-def _most_of(model: str | None) -> int | None:
-    """Return the longest answer of *model*; if the size is given, the name may be unknown."""
-    if model is None:
-        return None
-    try:
-        return max_output_of(model)
-    except NotFoundError:
-        return None
 
 
 # The context-management document of a window.
@@ -169,13 +160,9 @@ Management: TypeAlias = ContextManagement | Mapping[str, Any] | Path | str
 def document_of(management: Management, offloader: object, *, allowed: Sequence[str] = ()) -> ContextManagement:
     """Return the document that *management* means. Blocking.
 
-    A text is a file if it ends as one or has a slash, which no name has; else a name, which is looked up in the
-    workspace first, and then among those that come with the package.
-
-    Args:
-        management: See `Management`.
-        offloader: Has documents of its own if it is a `LocalWorkspace`; otherwise there are only the package's.
-        allowed: Dotted names of managers that may be imported; see `ContextManagement.read`.
+    A text is a file if it ends as one or has a slash, which no name has; else a name, which is looked up in *offloader*
+    first, if that is a `LocalWorkspace`, and then among those that come with the package. For *allowed* see
+    `ContextManagement.read`.
 
     Raises:
         ConfigError: *management* is nothing of that kind.
@@ -184,13 +171,20 @@ def document_of(management: Management, offloader: object, *, allowed: Sequence[
         BuoylineError: See `Registry.get`.
     """
     registry = Registry(offloader if isinstance(offloader, LocalWorkspace) else None, allowed=allowed)
+    raw: object = management
+    source = "document"
     if isinstance(management, Path) or (isinstance(management, str) and is_path(management)):
-        return _meant(document_in_file(Path(management)), registry, allowed, str(management))
-    if not isinstance(management, ContextManagement | str) and not is_object(management):
-        raise ConfigError("management", f"{type(management).__name__} is no document, and no name or file of one")
-    if isinstance(management, ContextManagement | str):
+        raw, source = document_in_file(Path(management)), str(management)
+    elif isinstance(management, ContextManagement | str):
         return registry.resolve(management)
-    return _meant(management, registry, allowed, "document")
+    elif not is_object(management):
+        raise ConfigError("management", f"{type(management).__name__} is no document, and no name or file of one")
+    if not is_object(raw) or not is_body(raw):
+        return ContextManagement.read(raw, allowed=allowed, source=source)
+    found = management_in(raw, registry.get)
+    if found is None:
+        raise DocumentError(source, [("context_management_name", "names no document")])
+    return found
 
 
 def own_document_of(management: Management, offloader: object, config: ContextConfig) -> ContextManagement:
@@ -203,13 +197,3 @@ def own_document_of(management: Management, offloader: object, config: ContextCo
     if config.background_ratio is not None:
         raise ConfigError("background_ratio", "a document says when to compress; leave one of them out")
     return document_of(management, offloader)
-
-
-def _meant(raw: object, registry: Registry, allowed: Sequence[str], source: str) -> ContextManagement:
-    """Return the document that *raw* is, or that a body in its place asks for."""
-    if not is_object(raw) or not is_body(raw):
-        return ContextManagement.read(raw, allowed=allowed, source=source)
-    found = management_in(raw, registry.get)
-    if found is None:
-        raise DocumentError(source, [("context_management_name", "names no document")])
-    return found

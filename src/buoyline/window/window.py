@@ -302,11 +302,8 @@ class ContextWindow:
         Adds what is new; stores what came behind a change. *key* returns the id
         of a message. See docs/following.md.
         """
-
-        async def add(message: Any, pinned: bool) -> None:  # noqa: FBT001
-            await self.add(message, pinned=pinned)
-
-        return await self._follower.follow(self._translation.apart(messages, self._context.whole), key, add)
+        given = self._translation.apart(messages, self._context.whole)
+        return await self._follower.follow(given, key, lambda message, pinned: self.add(message, pinned=pinned))
 
     async def add_tool_output(
         self,
