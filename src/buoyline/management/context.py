@@ -67,7 +67,6 @@ class ContextView:
     Attributes:
         prefix: Messages before the others: reinserted ones, a reference line, a summary.
         messages: Messages that are not archived, in order.
-        size: Tokens of the model's window.
         fixed_tokens: Of the system prompt and tools beside the messages.
         idle_s: Seconds between the two newest model calls.
         model_calls: How many times the context was sent before.

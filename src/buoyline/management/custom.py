@@ -45,7 +45,9 @@ class CustomManager:
     reducer: Reducer
 
     async def decide(self, context: ContextView, error: BaseException | None = None) -> Decision:
-        """Let it reduce a copy of the list of messages, and find out which ones it removed.
+        """Let it reduce a copy of the list of messages, and return the action closest to what it removed.
+
+        All messages up to the newest removed one are archived, and the kept ones among them are reinserted.
 
         Raises:
             ConfigError: It added a message, changed the order, or returned something else than True or False.
@@ -57,10 +59,20 @@ class CustomManager:
         verdict: object = await answer if inspect.isawaitable(answer) else answer
         if not isinstance(verdict, bool):
             raise ConfigError(self.type_name, f"reduce must answer True or False, not {type(verdict).__name__}")
-        kept = self._kept(shown, natives)
-        if not verdict or len(kept) == len(shown):
+        places = self._kept(shown, natives)
+        if not verdict or len(places) == len(shown):
             return Decision(reason="it left the messages as they are")
-        return _decision(context, {at - len(context.prefix) for at in kept})
+        kept = {at - len(context.prefix) for at in places}  # negative: in the prefix
+        wanted = max((at + 1 for at in range(len(context.messages)) if at not in kept), default=0)
+        # A cut between a call and its result moves back: it is better to keep a message than to archive one too many.
+        legal = LegalCuts(context)
+        cut = max((cut for cut in legal.cuts if cut <= wanted), default=0)
+        again = legal.closed_with((at for at in kept if 0 <= at < cut), cut)
+        removed_count = cut - len(again)
+        if cut == 0 or removed_count == 0:
+            return Decision(reason="what it took away belongs to messages that stay")
+        reason = f"{removed_count:,} messages leave"
+        return Decision((Evict(cut, again, legal.prefix, reason),), reason)
 
     def spelled(self) -> dict[str, Any]:
         """Return its settings as JSON values."""
@@ -85,23 +97,6 @@ class CustomManager:
         return kept
 
 
-def _decision(context: ContextView, kept: set[int]) -> Decision:
-    """Return the action closest to keeping only the messages at *kept*; negative positions are in the prefix.
-
-    All messages up to the newest removed one are archived, and the kept ones among them are reinserted.
-    """
-    legal = LegalCuts(context)
-    wanted = max((at + 1 for at in range(len(context.messages)) if at not in kept), default=0)
-    # A cut between a call and its result moves back: it is better to keep a message than to archive one too many.
-    cut = max((cut for cut in legal.cuts if cut <= wanted), default=0)
-    again = legal.closed_with((at for at in kept if 0 <= at < cut), cut)
-    removed_count = cut - len(again)
-    if cut == 0 or removed_count == 0:
-        return Decision(reason="what it took away belongs to messages that stay")
-    reason = f"{removed_count:,} messages leave"
-    return Decision((Evict(cut, again, legal.prefix, reason),), reason)
-
-
 def offered_reducers() -> Mapping[str, importlib.metadata.EntryPoint]:
     """Return the entry points of installed packages by name. It reads the metadata of all packages, about 30 ms."""
     return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
@@ -115,13 +110,9 @@ def find_reducer(
 ) -> CustomManager | None:
     """Build the user's manager that a document names *type_name*; None if this is no entry point and no dotted name.
 
-    Args:
-        type_name: The name of an entry point, or a dotted name such as ``my_package.managers.Last10``; a colon before
-            the class is accepted.
-        settings: Arguments of the class, by name.
-        allowed: Dotted names, or patterns of them, that may be imported. An entry point needs no permission: whoever
-            installed its package gave it.
-        offered: See `offered_reducers`.
+    A dotted name is one such as ``my_package.managers.Last10``; a colon before the class is accepted. It may be
+    imported if it is one of *allowed*, or matches a pattern there. An entry point, from `offered_reducers`, needs no
+    permission: whoever installed its package gave it.
 
     Raises:
         ConfigError: It may not be imported, cannot be imported, rejects *settings*, or has no method ``reduce``.

@@ -129,19 +129,16 @@ class DocumentReader:
         for spelled, entries in found["hooks"].items():
             path = joined("hooks", spelled)
             hook = hook_named(spelled)
-            if hook is None:
-                self._unknown_hook(path, spelled)
+            if hook is None and spelled.strip().lower() in NEVER_FIRED:
+                never = "OpenSearch takes this hook and never fires it; choose one of"
+                self.problems.add(path, f"{never} {', '.join(HOOKS)}")
+            elif hook is None:
+                self.problems.unknown(path, "hook", spelled, tuple(HOOKS))
             elif hook in hooks:
                 self.problems.add(path, f"the hook {hook!r} stands here twice, in different spellings")
             else:
                 hooks[hook] = tuple(self._entries(path, entries))
         return hooks
-
-    def _unknown_hook(self, path: str, spelled: str) -> None:
-        if spelled.strip().lower() in NEVER_FIRED:
-            self.problems.add(path, f"OpenSearch takes this hook and never fires it; choose one of {', '.join(HOOKS)}")
-        else:
-            self.problems.unknown(path, "hook", spelled, tuple(HOOKS))
 
     def _entries(self, path: str, entries: object) -> Iterator[ManagerEntry]:
         if not is_array(entries):

@@ -76,7 +76,14 @@ def parsed(text: str, spelling: Spelling = "json", source: str = "document") -> 
         ConfigError: PyYAML is not installed.
     """
     if spelling == "yaml":
-        return _yaml(text, source)
+        try:
+            yaml: Any = import_module("yaml")
+        except ImportError as error:
+            raise ConfigError("yaml", "PyYAML is not installed: pip install 'buoyline[yaml]'") from error
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise DocumentError(source, [("", f"not YAML: {' '.join(str(error).split())}")]) from error
     try:
         return tomllib.loads(text) if spelling == "toml" else json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
@@ -92,17 +99,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         message = f"the key {twice!r} stands twice in one object"
         raise ValueError(message)
     return found
-
-
-def _yaml(text: str, source: str) -> Any:
-    try:
-        yaml: Any = import_module("yaml")
-    except ImportError as error:
-        raise ConfigError("yaml", "PyYAML is not installed: pip install 'buoyline[yaml]'") from error
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise DocumentError(source, [("", f"not YAML: {' '.join(str(error).split())}")]) from error
 
 
 BUILT_IN: Final = (

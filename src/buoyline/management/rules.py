@@ -375,11 +375,22 @@ class TruncatedStub:
         one that names it. If none fits, the notice only says that something is missing.
         """
         del counter
-        leading, others = _leading_notices(text, stored), _other_notices(text, stored)
-        preferred = [notice for notice in leading if 2 * len(notice) <= self.max_chars] + leading[::-1]
-        preferred += [notice for notice in others if 2 * len(notice) <= self.max_chars] + others[::-1]
+        naming: list[str] = []
+        others = [TRUNCATION_MARKER, f"\n[truncated: {len(text):,} characters]", "\n[truncated]", "…"]
+        if stored is not None and stored.reference:
+            size = _whole_size(text, stored)
+            whole = f"\n[truncated: the whole output{size and f' has {size} and'} is in {stored.reference}]"
+            naming = [whole, f"\n[truncated, whole: {stored.reference}]"]
+            naming += [f"\n[truncated: {stored.name}]"] if stored.name else []
+            others = ["\n[truncated]", "…"]
+        preferred: list[str] = []
+        for notices in (naming, others):
+            preferred += [notice for notice in notices if 2 * len(notice) <= self.max_chars] + notices[::-1]
         notice = next((notice for notice in preferred if len(notice) <= self.max_chars), "")
-        return _head(text, self.max_chars - len(notice)) + notice
+        end = self.max_chars - len(notice)
+        if 0 < end < len(text) and "\ud800" <= text[end - 1] <= "\udbff" and "\udc00" <= text[end] <= "\udfff":
+            end -= 1  # the cut would part a surrogate pair
+        return text[:end] + notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,22 +420,6 @@ class MaskStub:
         return f"[{what} left out: {len(text):,} characters.{where}]"
 
 
-def _leading_notices(text: str, stored: StoredResult | None) -> list[str]:
-    """Return notices that say where the whole is, ever shorter."""
-    if stored is None or not stored.reference:
-        return []
-    size = _whole_size(text, stored)
-    whole = f"\n[truncated: the whole output{size and f' has {size} and'} is in {stored.reference}]"
-    notices = [whole, f"\n[truncated, whole: {stored.reference}]"]
-    return [*notices, f"\n[truncated: {stored.name}]"] if stored.name else notices
-
-
-def _other_notices(text: str, stored: StoredResult | None) -> list[str]:
-    if stored is not None and stored.reference:
-        return ["\n[truncated]", "…"]
-    return [TRUNCATION_MARKER, f"\n[truncated: {len(text):,} characters]", "\n[truncated]", "…"]
-
-
 def _whole_size(text: str, stored: StoredResult) -> str:
     """Return the size of the stored result in words; empty if not known, since *text* may have been cut before."""
     if not stored.parts:
@@ -432,14 +427,6 @@ def _whole_size(text: str, stored: StoredResult) -> str:
     size_bytes = sum(part.size_bytes for part in stored.parts if part.kind in ("text", "json"))
     is_whole = len(text.encode("utf-8", "surrogatepass")) >= size_bytes
     return f"{len(text):,} characters" if is_whole else f"{size_bytes:,} bytes"
-
-
-def _head(text: str, chars: int) -> str:
-    """Return the first *chars* characters, or one fewer if that would part a surrogate pair."""
-    is_parted = (
-        0 < chars < len(text) and "\ud800" <= text[chars - 1] <= "\udbff" and "\udc00" <= text[chars] <= "\udfff"
-    )
-    return text[: chars - is_parted]
 
 
 if TYPE_CHECKING:

@@ -29,9 +29,7 @@ class ManagerRun:
         number: Of the entry at the hook, 0-based.
         is_active: Its activation rules were met.
         reason: The rules with the compared numbers; if they were met, also what the manager found.
-        done: What was done, in words.
         problems: Deviations from the document.
-        is_reduced: The context is smaller.
         messages: Their number before and after.
         tokens: Of the whole context before and after.
     """

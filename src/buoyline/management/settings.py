@@ -39,7 +39,11 @@ def from_context_config(config: ContextConfig, *, name: str = "") -> ContextMana
         raise ConfigError("trigger_ratio", "a document cannot choose it by prices; give a number")
     offloading = {key: value for key in _OFFLOADING if (value := getattr(config, key)) is not None}
     if config.tool_rules:
-        offloading["tool_rules"] = {tool: _rule(rule) for tool, rule in config.tool_rules.items()}
+        defaults = {field.name: field.default for field in fields(ToolRule)}
+        offloading["tool_rules"] = {
+            tool: {name: value for name, value in asdict(rule).items() if value != defaults[name]}
+            for tool, rule in config.tool_rules.items()
+        }
     compression: dict[str, Any] = {
         key: value for key in _COMPRESSION if (value := getattr(config, key)) != getattr(_CONFIG_DEFAULTS, key)
     }
@@ -81,11 +85,6 @@ def _only(management: ContextManagement, hook: Any, kind: type[Any]) -> Any:
     if len(entries) != 1 or not isinstance(entries[0].manager, kind):
         raise ConfigError(f"hooks.{hook}", f"must be one {kind.type_name} and nothing else for a ContextConfig")
     return entries[0].manager
-
-
-def _rule(rule: ToolRule) -> dict[str, Any]:
-    defaults = {field.name: field.default for field in fields(ToolRule)}
-    return {name: value for name, value in asdict(rule).items() if value != defaults[name]}
 
 
 # The settings of Strands' conversation managers as documents, and back. Nothing of Strands is imported.
@@ -131,8 +130,12 @@ def from_strands_settings(manager: str, settings: Mapping[str, Any]) -> ContextM
         hint = nearest(manager, tuple(_STRANDS_DEFAULTS))
         raise ConfigError("manager", f"{manager!r} is none of Strands' managers; {hint}")
     for key in settings:
+        if key == "summarization_agent":
+            hint = "a document cannot hold an agent; name a model with summarization_model_id, and pass summarizers="
+            raise ConfigError(key, hint)
         if key not in _STRANDS_DEFAULTS[manager]:
-            raise ConfigError(key, _refusal(manager, key))
+            hint = nearest(key, tuple(_STRANDS_DEFAULTS[manager]))
+            raise ConfigError(key, f"{manager} has no such setting; {hint}")
     found = {**_STRANDS_DEFAULTS[manager], **settings}
     if manager == NULL:
         return ContextManagement.read({"hooks": {}})
@@ -234,12 +237,6 @@ def _read(found: list[tuple[Hook, ManagerEntry]]) -> tuple[str, dict[str, Any]]:
         return SUMMARIZING, settings
     truncates = any(isinstance(entry.manager, OutputTruncation) for _, entry in found)
     return SLIDING, {**settings, "should_truncate_results": truncates}
-
-
-def _refusal(manager: str, key: str) -> str:
-    if key == "summarization_agent":
-        return "a document cannot hold an agent; name a model with summarization_model_id, and pass summarizers="
-    return f"{manager} has no such setting; {nearest(key, tuple(_STRANDS_DEFAULTS[manager]))}"
 
 
 # Documents in words, and entries that are valid but probably not meant.

@@ -53,7 +53,7 @@ class TurnResult:
     """A tool result, as the budget of its turn counts it.
 
     Attributes:
-        tokens: The tokens of the result; not read if it is due, since only its stub counts then.
+        tokens: Not read if the result is due, since only its stub counts then.
         stub_tokens: The limit of its stub.
         is_due: The result is offloaded anyway.
         is_fixed: The result is not offloaded, because a caller keeps it or because it is a stub already.
@@ -158,11 +158,9 @@ NO_RULE: Final = ToolRule()
 
 
 def rule_for(rules: Mapping[str, ToolRule], tool: str) -> ToolRule:
-    """Return the first of *rules* whose name or pattern matches *tool*.
+    """Return the first of *rules*, by tool names or shell patterns such as ``mcp__*``, that matches *tool*.
 
-    Args:
-        rules: Rules by tool names or shell patterns such as ``mcp__*``; case-sensitive.
-        tool: The name of the tool; empty if unknown, which only a pattern such as ``*`` matches.
+    Case matters. An empty *tool* is unknown; only a pattern such as ``*`` matches it.
     """
     return next((rule for pattern, rule in rules.items() if fnmatchcase(tool, pattern)), NO_RULE)
 

@@ -54,14 +54,12 @@ class StoredPart:
         kind: ``"text"`` or ``"json"``, in the result's own file; ``"image"``, ``"audio"``, ``"document"`` or another
             type, with its decoded bytes in a file of their own; ``"opaque"`` for a block without a readable payload,
             whose JSON is in that file.
-        size_bytes: The size of the part.
         offset: Where a text or JSON part begins in the result's file, in bytes; 0 for others.
         media_type: IANA media type; empty for text and JSON, or if unknown.
         path: The file with the bytes, relative to the workspace; empty for text and JSON.
         reference: The agent's reference to that file; an absolute path for a workspace on disk.
         name: File name or title of a document, or the type of an ``"opaque"`` block; may be empty.
-        width: The width of an image in pixels; 0 if unknown.
-        height: See *width*.
+        width: Pixels of an image, as *height*; 0 if unknown.
         pages: The pages of a document; 0 if unknown.
     """
 
@@ -91,9 +89,9 @@ class StoredResult:
     """
 
     reference: str
-    name: str
-    view: str
-    lines: int
+    name: str = ""
+    view: str = ""
+    lines: int = 0
     parts: tuple[StoredPart, ...] = ()
     partial: str = ""
 
@@ -103,7 +101,7 @@ class ArchivedBatch:
     """A stored batch of messages.
 
     Attributes:
-        reference: The agent's reference to the messages; an absolute path for a workspace.
+        reference: The agent's; an absolute path for a workspace.
         transcript: Absolute path of the text form, to which *lines* refers.
         transcript_name: The same relative to the session, for citations.
         first: Session index of the first message, 0-based.
@@ -128,7 +126,7 @@ class WindowState:
         first: Session index of the first message after the prefix.
         pins: Session indexes of pinned messages.
         times: When each message was added, ISO 8601 in UTC, empty if unknown; or an empty tuple.
-        settings: The settings passed to `WindowLog.start_window`.
+        settings: As passed to `WindowLog.start_window`.
         archived: The number of messages in the archive; more than *first* after a crash during a compaction.
     """
 

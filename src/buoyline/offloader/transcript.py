@@ -45,7 +45,10 @@ def render_parts(
     tools: dict[str, str] = {}
     for number, (message, time) in enumerate(zip(messages, times, strict=True), first):
         tools.update((call.call_id, call.name) for call in message.calls)
-        heading = [*readable_lines(_heading(number, message, tools, time))]
+        names = [result.name or tools.get(result.call_id, "") for result in message.results]
+        speaker = message.name if message.name and not message.results else ""
+        facts = " · ".join(fact for fact in (message.role, speaker, *dict.fromkeys(names), time) if fact)
+        heading = [*readable_lines(f"## {number} {facts}")]
         yield [heading, *([*_part(part, tools, stub)] for part in message.parts), [""]]
 
 
@@ -57,13 +60,6 @@ def blank_lines(size: int, lines: int) -> bytes:
         blanks[number] = min(rest, _MAX_BLANKS) if number < lines - 1 else rest
         rest -= blanks[number]
     return b"".join(b" " * count + b"\n" for count in blanks)
-
-
-def _heading(number: int, message: Message, tools: Mapping[str, str], time: str) -> str:
-    names = [result.name or tools.get(result.call_id, "") for result in message.results]
-    speaker = message.name if message.name and not message.results else ""
-    facts = [message.role, speaker, *dict.fromkeys(names), time]
-    return f"## {number} " + " · ".join(fact for fact in facts if fact)
 
 
 def _part(part: Part, tools: Mapping[str, str], stub: StubLookup) -> Iterable[str]:
@@ -127,7 +123,9 @@ def reference_line_for(part: StoredPart) -> str:
     ... )
     '[image: png, 12,345 bytes, 8x6, /w/data/a.png]'
     """
-    facts = [_format_of(part.media_type), _shortened(part.name), f"{part.size_bytes:,} bytes"]
+    subtype = part.media_type.split(";", maxsplit=1)[0].strip().lower().rpartition("/")[2]
+    kind = subtype if _FORMAT.fullmatch(subtype) else "unknown format"
+    facts = [kind, _shortened(part.name), f"{part.size_bytes:,} bytes"]
     if part.width and part.height:
         facts.append(f"{part.width}x{part.height}")
     if part.pages:
@@ -138,11 +136,6 @@ def reference_line_for(part: StoredPart) -> str:
 def is_reference_line(text: str) -> bool:
     """Tell a reference line from a stub; call it only for texts recorded as one of them."""
     return text.startswith("[") and text.endswith("]") and "\n" not in text
-
-
-def _format_of(media_type: str) -> str:
-    subtype = media_type.split(";", maxsplit=1)[0].strip().lower().rpartition("/")[2]
-    return subtype if _FORMAT.fullmatch(subtype) else "unknown format"
 
 
 def _shortened(name: str) -> str:

@@ -202,7 +202,7 @@ class ResultOffloader:
         notice = reread_notice(source, self.counter.count(result.text))
         if not is_smaller(notice, result.text, self.counter):
             return None
-        stored = self.stubs[notice] = StoredResult(source, "", "", 0)
+        stored = self.stubs[notice] = StoredResult(source)
         texts = [number for number, part in enumerate(result.parts) if text_in(part) is not None]
         await self._report(entry, result, {**dict.fromkeys(texts, ""), texts[0]: notice}, stored, events)
         return [notice, *(number for number in range(len(result.parts)) if number not in texts)]
@@ -298,7 +298,7 @@ class ResultOffloader:
             return await self.abilities.results.store_result(self.session_id, whole)
         given = whole if whole.native is None else whole.native
         reference = await self.offloader.offload_tool_result(self.session_id, given)
-        return StoredResult(reference, "", "", 0)
+        return StoredResult(reference)
 
     async def _redacted(self, result: ToolResult) -> ToolResult:
         """Return the result as it is in the file: previews count its lines, and must not cut up a secret."""

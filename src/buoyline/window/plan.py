@@ -210,7 +210,7 @@ class OffloadPlanner:
             for number, result in enumerate(entry.message.results):
                 source = self._last_call(result).source
                 if source:
-                    known = StoredResult(source, "", "", 0)
+                    known = StoredResult(source)
                     texts = (part.text for part in result.parts if isinstance(part, Text))
                     notices.update((text, known) for text in texts if is_reread_notice(text, source))
                 elif not is_managed and self.can_store:
