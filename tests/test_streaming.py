@@ -39,7 +39,7 @@ from buoyline.offloader.view import view_of
 from buoyline.previews import source as sources
 from buoyline.previews.source import decoded
 from buoyline.testing import HOSTILE_TEXTS, every_fault
-from buoyline.window import streams as window_streams
+from buoyline.window import offloading
 from buoyline.workspace import streams
 from buoyline.workspace.local_tree import Handle
 from buoyline.workspace.session import Session
@@ -602,7 +602,7 @@ class TestInAWindow:
 
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(window_streams, "_HELD_BYTES", 1000)
+        monkeypatch.setattr(offloading, "_HELD_BYTES", 1000)
 
     def window(self, workspace: Workspace, **more: Any) -> ContextWindow:
         config = ContextConfig(tool_result_limit=500, preview_tokens=300)

@@ -222,22 +222,19 @@ class UsageCalibration:
     relative to ours, from 1 to 2; images, which we estimate on the high side, do not bring it below 1. The scale
     belongs to the tokenizer and outlasts a compaction; the usage does not, or a context that has just become small
     would be compacted again.
+
+    `answer` is the session index of the answer whose tokens the usage states; None if it states none.
     """
 
     def __init__(self, size: int) -> None:
         """Begin without any usage, for a window of *size* tokens."""
         self.scale = 1.0
+        self.answer: int | None = None
         self._size = size
         self._sent: Request | None = None
         self._first: _Known | None = None
         self._last: _Known | None = None
         self._seen: _Known | None = None
-
-    @property
-    def answer(self) -> int | None:
-        """Session index of the answer whose tokens the usage states; None if it states none."""
-        known = self._last
-        return known.sent.end if known is not None and known.usage.output_tokens else None
 
     def hand_out(self, sent: Request) -> None:
         """Remember the request that is about to be sent: the next usage is its own."""
@@ -245,7 +242,7 @@ class UsageCalibration:
 
     def drop(self) -> None:
         """Forget the usage, and that of a request which is still under way."""
-        self._sent = self._first = self._last = None
+        self._sent = self._first = self._last = self.answer = None
 
     def note(self, usage: Usage) -> bool:
         """Take the usage of the context that was handed out last.
@@ -281,6 +278,7 @@ class UsageCalibration:
             )
             return False
         self._last = self._seen = _Known(usage, sent)
+        self.answer = sent.end if usage.output_tokens else None
         self._first = self._first or self._last
         grown = sent.tokens - self._first.sent.tokens
         if grown >= self._size * _ENOUGH_GROWTH:

@@ -165,14 +165,14 @@ class OffloadPlanner:
         chosen: dict[int, dict[int, Choice]] = {}
         # Ids repeat: the same messages may be planned for again, and must then find the calls that they find now.
         for turn in self._turns(entries, ChainMap(dict[str, tuple[_Call, ...]](), self.calls)):
+            if not turn.new:
+                continue
             for is_reread in (True, False):
                 new = [found for found in turn.new if bool(found.call.source) is is_reread]
-                if not new:
-                    continue
-                limit, shown_tokens = self.turn_limits[is_reread], turn.shown_tokens.get(is_reread, 0)
-                for found, choice in await self._decided(new, limit, shown_tokens):
-                    index, number = found.place
-                    chosen.setdefault(index, {})[number] = choice
+                if new:
+                    limit, shown_tokens = self.turn_limits[is_reread], turn.shown_tokens.get(is_reread, 0)
+                    for (index, number), choice in await self._decided(new, limit, shown_tokens):
+                        chosen.setdefault(index, {})[number] = choice
         return dict(chosen)
 
     def follow(self, new: Sequence[Entry]) -> None:
@@ -384,18 +384,18 @@ class OffloadPlanner:
     def _rule_of(self, result: ToolResult) -> ToolRule:
         return self._rule(result.name or self._last_call(result).name)
 
-    async def _decided(self, new: list[_Result], limit: int, shown_tokens: int) -> list[tuple[_Result, Choice]]:
+    async def _decided(self, new: list[_Result], limit: int, shown_tokens: int) -> list[tuple[Place, Choice]]:
         """Decide about the new results of one turn; each refusal counts before the next question."""
         least = _LEAST_STUB_TOKENS if self.can_store else _LEAST_CUT_TOKENS
         while True:
             budgets = stub_budgets([self._weighed(found, limit) for found in new], limit - shown_tokens, least=least)
-            choices: list[tuple[_Result, Choice]] = []
+            choices: list[tuple[Place, Choice]] = []
             for at, most in budgets.items():
                 found = new[at]
                 if self.should_offload is None or found.call.source or found.place in self.verdicts:
                     preview_tokens = self._rule(found.tool).preview_tokens
                     stub_tokens = min(most, preview_tokens or most)
-                    choices.append((found, Choice(found.tool, stub_tokens, found.call.source, most)))
+                    choices.append((found.place, Choice(found.tool, stub_tokens, found.call.source, most)))
                 else:
                     self.verdicts[found.place] = await self._ask(found)
             if len(choices) == len(budgets):

@@ -41,32 +41,23 @@ def compress_tool(window: ContextWindow) -> Tool:
     """
 
     async def call(**arguments: Any) -> str:
-        problem = _problem(arguments)
-        return f"Error: {problem}\n" if problem else _answer(window, arguments.get("focus") or "")
+        unknown = [name for name in arguments if name != "focus"]
+        focus = arguments.get("focus")  # null counts as absent
+        if unknown:
+            return f"Error: {_NAME} takes focus, not {unknown[0][:80]!r}\n"
+        if focus is not None and not isinstance(focus, str):
+            return f"Error: focus must be string, not {type(focus).__name__}\n"
+        if focus is not None and len(focus) > _MAX_FOCUS_CHARS:
+            return f"Error: focus has {len(focus):,} characters; say it in {_MAX_FOCUS_CHARS:,} or fewer\n"
+        taken = f"Your context takes {window.tokens:,} of {window.size:,} tokens"
+        decided = window.request_compression(focus or "")
+        if decided is None:
+            return f"{taken}. Too little of it is old enough to leave, so a summary would save nothing. Go on.\n"
+        kept = f" What you asked for is kept above all: {focus}" if focus else ""
+        return (
+            f"{taken}. Before your next step, at least the oldest {decided.cut:,} messages since the last summary "
+            f"({decided.archived_tokens:,} tokens) leave it, and a summary that points to them takes their place."
+            f"{kept}\n"
+        )
 
     return Tool(_NAME, _DESCRIPTION, copy.deepcopy(dict(_PARAMETERS)), call)
-
-
-def _answer(window: ContextWindow, focus: str) -> str:
-    taken = f"Your context takes {window.tokens:,} of {window.size:,} tokens"
-    decided = window.request_compression(focus)
-    if decided is None:
-        return f"{taken}. Too little of it is old enough to leave, so a summary would save nothing. Go on.\n"
-    kept = f" What you asked for is kept above all: {focus}" if focus else ""
-    return (
-        f"{taken}. Before your next step, at least the oldest {decided.cut:,} messages since the last summary "
-        f"({decided.archived_tokens:,} tokens) leave it, and a summary that points to them takes their place.{kept}\n"
-    )
-
-
-def _problem(arguments: Mapping[str, Any]) -> str:
-    """Say what is wrong with the arguments of a model's call; null counts as absent."""
-    unknown = [name for name in arguments if name != "focus"]
-    focus = arguments.get("focus")
-    if unknown:
-        return f"{_NAME} takes focus, not {unknown[0][:80]!r}"
-    if focus is not None and not isinstance(focus, str):
-        return f"focus must be string, not {type(focus).__name__}"
-    if focus is not None and len(focus) > _MAX_FOCUS_CHARS:
-        return f"focus has {len(focus):,} characters; say it in {_MAX_FOCUS_CHARS:,} or fewer"
-    return ""

@@ -34,7 +34,7 @@ from buoyline.window.context import (
 from buoyline.window.engine import Engine
 from buoyline.window.events import OnEvent, OverflowRecovered, WindowResumed, reporting
 from buoyline.window.follower import Followed, ListFollower, MessageKey
-from buoyline.window.offloading import ResultOffloader
+from buoyline.window.offloading import HeldOutput, ResultOffloader
 from buoyline.window.plan import OffloadPlanner
 from buoyline.window.settings import (
     Management,
@@ -49,7 +49,6 @@ from buoyline.window.settings import (
     size_of,
 )
 from buoyline.window.state import Entry, State, entry_beside, view_of
-from buoyline.window.streams import HeldOutput, writer_for
 from buoyline.window.tasks import LoopLock, completed
 
 if TYPE_CHECKING:
@@ -319,8 +318,8 @@ class ContextWindow:
         # If the call is archived, other messages say which form it had. Mere text is detected as OpenAI's.
         found = {entry.dialect for entry in (*whole.leading, *whole.messages)} - {"openai"}
         dialect, call = whole.messages.called(call_id, name, self._dialect or min(found, default="openai"))
-        writer = writer_for(self._abilities, self.session_id, call_id, keep_partial=keep_partial)
-        context, planner = self._context, self._context.planner
+        context, planner, results = self._context, self._context.planner, self._engine.results
+        writer = results.writer(call_id, keep_partial=keep_partial)
         held = HeldOutput(call_id, writer, context.budget.counter, planner.held_limit(call))
 
         async def add() -> None:
@@ -328,7 +327,7 @@ class ContextWindow:
             if isinstance(text, StoredResult):
                 await self._open()
                 max_tokens = planner.stub_tokens(call, self._turn())
-                text = await self._engine.results.stub_of(self.added, call, text, max_tokens, context.outbox)
+                text = await results.stub_of(self.added, call, text, max_tokens, context.outbox)
             await self.add(dialect_named(dialect).tool_result_message(call_id, text, name))
             context.emit()
 
