@@ -24,7 +24,13 @@ from buoyline.management.rules import (
 )
 from buoyline.messages import Media, Message, ToolResult
 from buoyline.messages.model import Part, text_in
-from buoyline.offloader.policy import TurnResult, is_too_large, stub_budgets
+from buoyline.offloader.policy import (
+    LEAST_STUB_TOKENS,
+    WORTH_OFFLOADING_TOKENS,
+    TurnResult,
+    is_too_large,
+    stub_budgets,
+)
 from buoyline.tokens.messages import count_result
 
 # A manager is its settings in a document, and decides about a context.
@@ -233,12 +239,6 @@ class Masking(ManagerSettings):
 # ``OffloadManager``: moves large tool results to files and leaves stubs with previews.
 
 
-_LEAST_STUB_TOKENS = 200
-"""The first line of a stub, with the paths of a file and its view, takes up to this."""
-
-_WORTH_OFFLOADING_TOKENS = 100
-
-
 class Offloading(ManagerSettings):
     """Offloads tool results over a limit, and the largest of a turn whose results together are too large.
 
@@ -273,7 +273,7 @@ class Offloading(ManagerSettings):
         config = self.config()
         found = list(results_of(context, context.turn_at()))
         weighed = [_weighed(context, one, config) for one in found]
-        budgets = stub_budgets(weighed, config.turn_limit(context.size), least=_LEAST_STUB_TOKENS)
+        budgets = stub_budgets(weighed, config.turn_limit(context.size), least=LEAST_STUB_TOKENS)
         actions: list[Offload] = []
         for at, tokens in sorted(budgets.items()):
             position, number, result = found[at]
@@ -302,7 +302,7 @@ def _weighed(context: ContextView, found: FoundResult, config: ContextConfig) ->
     if is_too_large(result, limit, context.counter):
         return TurnResult(0, preview_tokens, is_due=True)
     tokens = count_result(result, context.counter)
-    is_due = rule.offload == "always" and tokens > _WORTH_OFFLOADING_TOKENS
+    is_due = rule.offload == "always" and tokens > WORTH_OFFLOADING_TOKENS
     return TurnResult(tokens, min(preview_tokens, tokens // 2), is_due=is_due)
 
 

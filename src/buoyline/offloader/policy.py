@@ -44,6 +44,12 @@ def is_smaller(replacement: str, original: str, counter: TextCounter) -> bool:
     return counter.exceeds(original, counter.count(replacement))
 
 
+LEAST_STUB_TOKENS: Final = 200
+"""A bare stub takes about 100; with the paths of a file and its view in a deep directory, up to this."""
+
+WORTH_OFFLOADING_TOKENS: Final = 100
+"""A bare stub with its path takes about as much, so offloading less gains nothing."""
+
 LEAST_USEFUL_TOKENS: Final = 200
 """Twice the size of a stub without a preview. Offloading a smaller result to make room hides more than it saves."""
 

@@ -103,13 +103,13 @@ class TokenBudget:
         trigger = cheapest.trigger + self.max_output_tokens
         return most if trigger >= most.trigger else Limits(trigger, cheapest.kept)
 
-    def exceeds(self, state: State, trigger_tokens: float) -> bool:
-        """Return whether the context and the answer take more than *trigger_tokens*.
+    def exceeds(self, state: State, settings: ContextConfig, share: float = 1.0) -> bool:
+        """Return whether the context and the answer take more than a *share* of the trigger.
 
         If the content that always stays comes near that, messages may fill a quarter of the rest first: otherwise each
         further message would compact the context again, and it would still be above.
         """
-        return self.tokens(state) > self._line(state, trigger_tokens)
+        return self.tokens(state) > self._line(state, share * self.limits(state, settings).trigger)
 
     def check(self, state: State) -> None:
         """Check that there is room for more than system prompt, tools, system messages and pins.

@@ -13,12 +13,13 @@ from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.custom import CustomManager
 from buoyline.management.rules import LegalCuts
 from buoyline.management.run import LEAST_PROGRESS, entries_for_overflow
+from buoyline.offloader.policy import WORTH_OFFLOADING_TOKENS
 from buoyline.window.compaction import BackgroundCompaction, Compaction
 from buoyline.window.context import Change, Context, Extend, StateDraft
 from buoyline.window.events import ResultOffloaded
 from buoyline.window.hooks import DocumentHooks
 from buoyline.window.offloading import PartPlace, ResultOffloader
-from buoyline.window.plan import WORTH_OFFLOADING_TOKENS, Choices
+from buoyline.window.plan import Choices
 from buoyline.window.state import Entry, State, is_image
 from buoyline.window.tasks import completed
 
@@ -127,12 +128,10 @@ class Engine:
     def look_ahead(self) -> None:
         """Begin a compaction in the background if the configuration says so."""
         ratio = self.config.background_ratio
-        if (
-            ratio is not None
-            and self.background.may_begin
-            and self._exceeds(self.context.whole, ratio / self.config.largest_trigger_ratio)
-        ):
-            self.background.begin(self.config)
+        if ratio is not None and self.background.may_begin:
+            share = ratio / self.config.largest_trigger_ratio
+            if self.context.budget.exceeds(self.context.whole, self.config, share):
+                self.background.begin(self.config)
 
     async def compact(self, focus: str = "") -> Summary | None:
         """Compact with the summary from the background if that is enough, else from the beginning."""
@@ -249,12 +248,7 @@ class Engine:
         # refuse them.
         state = self.context.whole
         has_stuck = self._excess_images(state) > 0 and state.attempted_until > state.messages.first
-        return has_stuck or self._exceeds(state)
-
-    def _exceeds(self, state: State, share: float = 1.0) -> bool:
-        """Return whether *state* takes more than this share of the trigger."""
-        budget = self.context.budget
-        return budget.exceeds(state, share * budget.limits(state, self.config).trigger)
+        return has_stuck or self.context.budget.exceeds(state, self.config)
 
     def _excess_images(self, state: State) -> int:
         limit = self.config.max_images

@@ -13,20 +13,20 @@ from typing import NamedTuple, Protocol, TypeAlias
 from buoyline.compression import ContextConfig
 from buoyline.messages import Message, Text, ToolCall, ToolResult
 from buoyline.offloader import RereadCheck, StoredResult, ToolRule
-from buoyline.offloader.policy import TurnResult, is_too_large, stub_budgets
+from buoyline.offloader.policy import (
+    LEAST_STUB_TOKENS,
+    WORTH_OFFLOADING_TOKENS,
+    TurnResult,
+    is_too_large,
+    stub_budgets,
+)
 from buoyline.offloader.stub import is_reread_notice, reread_limit
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
 from buoyline.window.state import Entry, Messages, Place, State
 
-_LEAST_STUB_TOKENS = 200
-"""A bare stub takes about 100; with the paths of a file and its view in a deep directory, up to this."""
-
 _LEAST_CUT_TOKENS = 50
 """Without an offloader there is no path to name, and some text should stay next to the marker."""
-
-WORTH_OFFLOADING_TOKENS = 100
-"""A bare stub with its path takes about as much, so offloading less gains nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ class OffloadPlanner:
                 rules = map(self._rule_of, entry.message.results)
                 room -= min(entry.tokens, sum(rule.limit or self.config.tool_result_limit for rule in rules))
         wanted = self._rule(call.name).preview_tokens or self.config.preview_tokens
-        return min(wanted, room) if room >= min(wanted, _LEAST_STUB_TOKENS) else 1
+        return min(wanted, room) if room >= min(wanted, LEAST_STUB_TOKENS) else 1
 
     def over(self, entry: Entry, limit: int, max_tokens: int) -> Choices:
         """Choose every result of *entry* above *limit* tokens, even if a rule or the predicate keeps it."""
@@ -386,7 +386,7 @@ class OffloadPlanner:
 
     async def _decided(self, new: list[_Result], limit: int, shown_tokens: int) -> list[tuple[Place, Choice]]:
         """Decide about the new results of one turn; each refusal counts before the next question."""
-        least = _LEAST_STUB_TOKENS if self.can_store else _LEAST_CUT_TOKENS
+        least = LEAST_STUB_TOKENS if self.can_store else _LEAST_CUT_TOKENS
         while True:
             budgets = stub_budgets([self._weighed(found, limit) for found in new], limit - shown_tokens, least=least)
             choices: list[tuple[Place, Choice]] = []

@@ -16,7 +16,7 @@ from buoyline.compression.summary import BatchReference
 from buoyline.errors import MessageError
 from buoyline.management.context import ContextMessage, ContextView
 from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
-from buoyline.messages.dialect import Blocks
+from buoyline.messages.dialect import Blocks, Dialect
 from buoyline.messages.jsonl import parse, require_distinct_keys
 from buoyline.messages.model import Part, join_texts, text_in
 from buoyline.messages.registry import detect, dialect_named
@@ -93,11 +93,13 @@ class Entry:
 
     def with_results(self, results: Mapping[int, Blocks], counter: TextCounter) -> "Entry":
         """Return the entry with other blocks in the n-th results; see `Dialect.with_results`."""
-        return self._changed(dialect_named(self.dialect).with_results(self.native, results), counter)
+        dialect = dialect_named(self.dialect)
+        return self._changed(dialect, dialect.with_results(self.native, results), counter)
 
     def with_content(self, blocks: Blocks, counter: TextCounter) -> "Entry":
         """Return the entry with other content of its own; see `Dialect.with_content`."""
-        return self._changed(dialect_named(self.dialect).with_content(self.native, blocks), counter)
+        dialect = dialect_named(self.dialect)
+        return self._changed(dialect, dialect.with_content(self.native, blocks), counter)
 
     def with_words(self, late: Mapping[int, str], counter: TextCounter) -> "Entry":
         """Return the entry with `words` in place of the n-th results, whose tools are given; they count, too."""
@@ -117,8 +119,8 @@ class Entry:
         words = dialect.user_message("\n\n".join(texts)) if is_whole else dialect.with_content(self.native, blocks)
         return replace(self, words=words, tokens=count_message(dialect.view(words), counter))
 
-    def _changed(self, native: Any, counter: TextCounter) -> "Entry":
-        message = dialect_named(self.dialect).view(native)
+    def _changed(self, dialect: Dialect, native: Any, counter: TextCounter) -> "Entry":
+        message = dialect.view(native)
         tokens, original = count_message(message, counter), self.original and _copy_of(native, native)
         return replace(self, native=native, message=message, tokens=tokens, words=None, original=original)
 

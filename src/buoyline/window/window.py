@@ -406,9 +406,7 @@ class ContextWindow:
         settings, context = self.config if config is None else config_of(config), self._context
         await self._settle(self.management)
         is_asked = force or before is not None
-        if not is_asked and not context.budget.exceeds(
-            context.whole, context.budget.limits(context.whole, settings).trigger
-        ):
+        if not is_asked and not context.budget.exceeds(context.whole, settings):
             return None
         is_usual = not is_asked and config is None and not focus
         if not is_usual:

@@ -20,11 +20,12 @@ from buoyline.management import ContextManagement
 from buoyline.messages import Text, ToolResult
 from buoyline.messages.dialect import OPENING
 from buoyline.messages.registry import dialect_named
+from buoyline.offloader.policy import WORTH_OFFLOADING_TOKENS
 from buoyline.tokens.messages import count_message, count_result
 from buoyline.window.compaction import Eviction, Ready
 from buoyline.window.context import StateDraft
 from buoyline.window.held_window import HeldContext, HeldWindow
-from buoyline.window.plan import WORTH_OFFLOADING_TOKENS, Choice
+from buoyline.window.plan import Choice
 from buoyline.window.state import Entry
 from buoyline.window.tasks import completed
 
