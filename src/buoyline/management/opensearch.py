@@ -166,12 +166,10 @@ def listed_in(listing: Mapping[str, Any], source: str = "listing") -> dict[str, 
     return found
 
 
-def management_in(
-    body: Mapping[str, Any], find: Callable[[str], ContextManagement], *, strict: bool = True
-) -> ContextManagement | None:
+def management_in(body: Mapping[str, Any], find: Callable[[str], ContextManagement]) -> ContextManagement | None:
     """Return the document that *body*, of an agent's registration or execution, asks for; None if it asks for none.
 
-    *find* returns the document of a name, as `Registry.get` does. For *strict* see `ContextManagement.read`.
+    *find* returns the document of a name, as `Registry.get` does.
 
     Raises:
         DocumentError: *body* has a name and a document, or the document cannot be used.
@@ -183,7 +181,7 @@ def management_in(
     if is_listing(body):
         raise DocumentError("body", [(INLINE_KEY, "has a list of documents, and nothing says which one is meant")])
     if inline is not None:
-        return ContextManagement.read(inline, strict=strict, source=INLINE_KEY)
+        return ContextManagement.read(inline, source=INLINE_KEY)
     if name is None:
         return None
     if not isinstance(name, str) or not name:
