@@ -846,6 +846,23 @@ async def test_a_message_that_is_spoiled_deep_inside_is_not_written_down(tmp_pat
     assert await opened.prepare() == [{"role": "assistant", "content": blocks}]
 
 
+class Uncopied(dict[str, Any]):
+    def __deepcopy__(self, _: object) -> "Uncopied":
+        raise TypeError("not copied")
+
+
+async def test_a_message_that_cannot_be_copied_is_checked_by_reading_it(tmp_path: Path) -> None:
+    opened = window(tmp_path)
+    message = Uncopied(role="user", content="fine")
+    await opened.add(message)
+    message["role"] = "banana"
+    with pytest.raises(MessageError, match="it was changed after it was added"):
+        await opened.prepare()
+    message["role"] = "user"
+
+    assert await opened.prepare() == [user("fine")]
+
+
 async def test_a_call_id_of_any_length_names_a_file(tmp_path: Path) -> None:
     opened = window(tmp_path)
     await opened.add(call("c" * 5000))

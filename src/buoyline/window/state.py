@@ -3,10 +3,10 @@
 Nothing here changes in place. A change makes another `State`; see `buoyline.window.context`.
 """
 
+import copy
 import itertools
 import operator
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, NamedTuple, overload
@@ -152,10 +152,10 @@ def entry_of(
 
 
 def _copy_of(native: Any, value: Any) -> Any:
-    """Return a copy of *native*, which shares its texts; None if it is not its own JSON *value*, or nests too deep."""
+    """Return a copy of *native*, which shares its texts; None if it is not its own JSON *value*."""
     try:
-        return deepcopy(native) if native == value else None
-    except RecursionError:
+        return copy.deepcopy(native) if native == value else None
+    except (RecursionError, TypeError, copy.Error):  # it nests too deep, or holds a dict of somebody's own
         return None
 
 
