@@ -1099,6 +1099,27 @@ class TestPieces:
         assert [entry.native.usage for entry in grown.state.messages[1:]] == [answer.usage] * 2
         assert grown.state.messages[1].message is first.state.messages[1].message
 
+    async def test_a_call_and_its_result_are_read_once_though_their_blocks_have_one_id(self) -> None:
+        call = ToolCallBlock(id="c1", name="log", input="{}")
+        result = ToolResultBlock(id="c1", name="log", output="Aye.")
+        of = state("s1", UserMsg("user", "Go."), AssistantMsg("pilot", [call, result]))
+        memory, counter = AgentMemory(of, AgentLog(abilities_of(MemoryWorkspace()), "s1")), default_counter()
+        first = await context_of(memory, as_text_counter(counter))
+        again = await context_of(memory, as_text_counter(counter))
+        assert len(first.state.messages) == 3
+        assert all(one is other for one, other in zip(first.state.messages, again.state.messages, strict=True))
+
+    async def test_unchanged_pieces_are_made_again_for_a_new_usage_only_if_they_have_to_be_fresh(self) -> None:
+        answer = AssistantMsg("pilot", [TextBlock(text="Aye."), HintBlock(hint="Mind the shoal.")])
+        of = state("s1", answer)
+        memory, counter = AgentMemory(of, AgentLog(abilities_of(MemoryWorkspace()), "s1")), default_counter()
+        first = await context_of(memory, as_text_counter(counter))
+        answer.append_usage(Usage(input_tokens=7, output_tokens=3))
+        older = await context_of(memory, as_text_counter(counter), is_fresh=False)
+        assert all(one is other for one, other in zip(first.state.messages, older.state.messages, strict=True))
+        fresh = await context_of(memory, as_text_counter(counter))
+        assert [entry.native.usage for entry in fresh.state.messages] == [answer.usage] * 2
+
     def test_another_conversation_is_not_taken_for_the_archived_one(self) -> None:
         mine, theirs = [UserMsg("user", "Ahoy.")], [UserMsg("user", "Ahoy.")]
         assert beginning(mine, [json.loads(theirs[0].model_dump_json())]) == []

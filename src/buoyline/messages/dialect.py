@@ -285,7 +285,7 @@ def plain_fields(message: object) -> Mapping[str, Any]:
             value without a JSON form.
     """
     found = own_fields(message)
-    if _holds_model(found):
+    if found is message and _holds_model(found):  # the fields of a model are JSON values already
         plain: dict[str, Any] = parse(spell(found))
         return plain
     return found

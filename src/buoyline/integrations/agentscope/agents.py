@@ -1,16 +1,14 @@
 """All that buoyline needs of AgentScope's agents and messages, with the types that AgentScope leaves open."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import groupby
-from typing import Any, Final, Literal
+from itertools import groupby, pairwise
+from typing import Any, Final, Literal, NamedTuple
 
 from agentscope.agent import Agent
-from agentscope.message import HintBlock, Msg, TextBlock, ToolCallBlock, Usage
-from agentscope.model import ChatUsage
+from agentscope.message import HintBlock, Msg, TextBlock, ToolCallBlock
 
 from buoyline.compression.plan import legal_cuts
 from buoyline.errors import ConfigError
@@ -48,13 +46,7 @@ async def tokens_of(agent: Agent, messages: Sequence[Msg], tools: Sequence[Any] 
 
 
 def message_of(role: Literal["user", "assistant", "system"], content: str | Sequence[Any], name: str = "") -> Msg:
-    """Return a new message.
-
-    Args:
-        role: Who speaks.
-        content: A text, or blocks.
-        name: Of the speaker. Default: the role.
-    """
+    """Return a new message of text or blocks; without a *name*, the speaker has that of the role."""
     blocks: list[Any] = [TextBlock(text=content)] if isinstance(content, str) else list(content)
     return Msg(name=name or role, role=role, content=blocks)
 
@@ -70,16 +62,6 @@ def focus_of(instructions: HintBlock | None) -> str:
         return ""
     hint = instructions.hint
     return hint if isinstance(hint, str) else "\n".join(block.text for block in hint if isinstance(block, TextBlock))
-
-
-def usage_of(usage: ChatUsage) -> Usage:
-    """Return a model's usage of one request as a message keeps it."""
-    return Usage(
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-        cache_input_tokens=usage.cache_input_tokens or 0,
-        cache_creation_input_tokens=usage.cache_creation_input_tokens or 0,
-    )
 
 
 async def forget_reads(agent: Agent) -> None:
@@ -99,7 +81,6 @@ async def forget_reads(agent: Agent) -> None:
 # AgentScope passes on the errors of each provider's client. They have no class in common, so an error is recognized by
 # its status and its words. Source: the answers of OpenAI, Anthropic, Google, DashScope, xAI, Mistral, vLLM and
 # llama.cpp.
-
 
 _STATUSES: Final = frozenset({None, 400, 413, 422})
 """Of requests that may be too long. Too many tokens in a minute, for example, are 429."""
@@ -152,15 +133,10 @@ _ALONE: Final = frozenset({"tool_result", "hint"})
 """Blocks that are a piece each; all others come from the model, several at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Blocks of a message that are archived together.
+class Piece(NamedTuple):
+    """Blocks of a message, from *start* to before *stop*, that are archived together.
 
-    Attributes:
-        message: The whole message.
-        start: Position of the first block in it.
-        stop: Position behind the last block.
-        changed: Replaces these blocks; None: they are unchanged.
+    *changed* replaces these blocks; None: they are unchanged.
     """
 
     message: Msg
@@ -170,7 +146,7 @@ class Piece:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it is all of the message."""
+        """Whether it is all of the message."""
         return self.start == 0 and self.stop == len(self.message.content)
 
     @property
@@ -200,27 +176,37 @@ def with_content(message: Msg, content: Sequence[Any]) -> Msg:
 def beginning(
     context: Sequence[Msg], archived: Sequence[Mapping[str, Any]], *, is_redacted: bool = False
 ) -> list[Piece]:
-    """Return the pieces that *context* begins with, as *archived* cuts them.
+    """Return the pieces that *context* begins with, as *archived* cuts them, up to the first that it does not have.
 
     Args:
         context: The messages of an agent.
-        archived: JSON of archived messages that the context should begin with.
+        archived: JSON of archived messages that the context should begin with. Blocks are known by their ids.
         is_redacted: The archive does not hold all texts word for word, so they are not compared.
-
-    Returns:
-        A piece for each of *archived*, up to the first that the context does not have.
     """
     pieces: list[Piece] = []
     at = start = 0
     for value in archived:
-        if at == len(context) or not _begins(context[at], start, value):
+        if at == len(context):
             break
-        if not is_redacted and _is_edited(context[at], value):
+        message, blocks = context[at], value["content"]
+        stop = start + len(blocks)
+        mine = [(block.type, block.id) for block in message.content[start:stop]]
+        if message.id != value["id"] or mine != [(block["type"], block["id"]) for block in blocks]:
             break
-        stop = start + len(value["content"])
-        pieces.append(Piece(context[at], start, stop))
-        at, start = (at + 1, 0) if stop == len(context[at].content) else (at, stop)
+        if (not blocks and message.content) or (not is_redacted and _is_edited(message, blocks)):
+            break
+        pieces.append(Piece(message, start, stop))
+        at, start = (at + 1, 0) if stop == len(message.content) else (at, stop)
     return pieces
+
+
+def _is_edited(message: Msg, archived: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the user's words were edited since they were *archived*; a stub may be in their place."""
+    if message.role != "user":
+        return False
+    pairs = zip(message.content, archived, strict=False)
+    said = ((mine.text, str(theirs["text"])) for mine, theirs in pairs if isinstance(mine, TextBlock))
+    return any(mine != theirs and not is_stub(mine) and not is_stub(theirs) for mine, theirs in said)
 
 
 def pieces_of(context: Sequence[Msg], known: Sequence[Piece] = ()) -> list[Piece]:
@@ -228,14 +214,33 @@ def pieces_of(context: Sequence[Msg], known: Sequence[Piece] = ()) -> list[Piece
     at = sum(piece.stop == len(piece.message.content) for piece in known)
     start = known[-1].stop if known and known[-1].stop < len(known[-1].message.content) else 0
     pieces = list(known)
-    for position in range(at, len(context)):
-        pieces += _cut(context[position], start if position == at else 0)
+    for message in context[at:]:
+        pieces += _cut(message, start)
+        start = 0
     return pieces
+
+
+def _cut(message: Msg, start: int) -> list[Piece]:
+    """Cut the blocks of *message* from *start* on into pieces."""
+    content = message.content
+    cuts = [start]
+    if message.role == "assistant":
+        alone = [block.type in _ALONE for block in content]
+        cuts += [at for at in range(start + 1, len(content)) if alone[at] or alone[at - 1]]
+    return [Piece(message, *ends) for ends in pairwise([*cuts, len(content)])]
 
 
 def messages_of(pieces: Sequence[Piece]) -> list[Msg]:
     """Join pieces to messages; a whole message is the very object."""
-    return [_joined(list(group)) for _, group in groupby(pieces, key=lambda piece: id(piece.message))]
+    messages: list[Msg] = []
+    for _, group in groupby(pieces, key=lambda piece: id(piece.message)):
+        parts = list(group)
+        message = parts[0].message
+        if all(part.changed is None for part in parts):
+            messages.append(Piece(message, parts[0].start, parts[-1].stop).native)
+        else:
+            messages.append(with_content(message, [block for part in parts for block in part.native.content]))
+    return messages
 
 
 def added_since(context: Sequence[Msg], pieces: Sequence[Piece]) -> list[Piece]:
@@ -244,47 +249,10 @@ def added_since(context: Sequence[Msg], pieces: Sequence[Piece]) -> list[Piece]:
         return pieces_of(context)
     last = pieces[-1]
     at = max((number for number, message in enumerate(context) if message is last.message), default=len(context))
-    grown = [] if at == len(context) or last.stop >= len(last.message.content) else list(_cut(last.message, last.stop))
+    grown = [] if at == len(context) or last.stop >= len(last.message.content) else _cut(last.message, last.stop)
     return [*grown, *pieces_of(context[at + 1 :])]
 
 
 def last_cut(views: Sequence[Message], at_most: int) -> int:
     """Return how many of the oldest pieces may be archived, *at_most* so many; 0 if none may."""
     return max((legal for legal in legal_cuts(views) if legal <= at_most), default=0)
-
-
-def _joined(parts: Sequence[Piece]) -> Msg:
-    first = parts[0]
-    if all(part.changed is None for part in parts):
-        return Piece(first.message, first.start, parts[-1].stop).native
-    return with_content(first.message, [block for part in parts for block in part.native.content])
-
-
-def _cut(message: Msg, start: int) -> Iterator[Piece]:
-    content = message.content
-    if message.role != "assistant" or start == len(content):
-        yield Piece(message, start, len(content))
-        return
-    begin = start
-    for number in range(start + 1, len(content)):
-        if content[number].type in _ALONE or content[number - 1].type in _ALONE:
-            yield Piece(message, begin, number)
-            begin = number
-    yield Piece(message, begin, len(content))
-
-
-def _begins(message: Msg, start: int, value: Mapping[str, Any]) -> bool:
-    """Return whether the blocks of *message* from *start* on begin with those of *value*, known by their ids."""
-    blocks = value["content"]
-    named = [(block["type"], block["id"]) for block in blocks]
-    mine = [(block.type, block.id) for block in message.content[start : start + len(blocks)]]
-    return message.id == value["id"] and named == mine and (bool(blocks) or not message.content)
-
-
-def _is_edited(message: Msg, value: Mapping[str, Any]) -> bool:
-    """Return whether the user's words, archived as *value*, were edited since; a stub may be in their place."""
-    if message.role != "user":
-        return False
-    pairs = zip(message.content, value["content"], strict=False)
-    said = ((mine.text, str(theirs["text"])) for mine, theirs in pairs if isinstance(mine, TextBlock))
-    return any(mine != theirs and not is_stub(mine) and not is_stub(theirs) for mine, theirs in said)

@@ -7,15 +7,15 @@ or somebody returned to an older state. Archived messages are not archived again
 differently: the common part of both histories is archived once, and the rest goes to the end of the archive.
 """
 
-import hashlib
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from operator import is_
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from agentscope.message import Msg
 from agentscope.state import AgentState
@@ -26,12 +26,12 @@ from buoyline.compression.summary import BatchReference
 from buoyline.errors import BuoylineError, NotFoundError, SessionExistsError, StaleWindowError
 from buoyline.integrations.agentscope.agents import Piece, beginning, last_cut, pieces_of
 from buoyline.messages import Message, Text
-from buoyline.messages.dialect import plain_fields
-from buoyline.messages.jsonl import is_array, is_object, spell
+from buoyline.messages.jsonl import is_array, is_object
 from buoyline.messages.model import Note
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog
 from buoyline.tokens import TextCounter
+from buoyline.window.budget import TokenBudget
 from buoyline.window.context import PIN, SUMMARY, ContextLog, Extend, Replace, kind_of, stored_summary
 from buoyline.window.held_window import hand_over
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_beside
@@ -45,6 +45,8 @@ KEY: Final = "buoyline"
 
 _OF_A_REPLY: Final = {"usage", "finished_at", "finished_reason", "structured_output", "error", "metadata"}
 """Fields of a message that change while it grows; its pieces share them."""
+
+_NOT_OF_A_FRAME: Final = {*_OF_A_REPLY, "content"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class StateNote(NamedTuple):
     """The note in an agent's state: nothing in its context and summary says this.
 
     Attributes:
-        archived: Number of archived messages of the session, as of the last compaction.
+        archived: How many messages of the session are archived, as of the last compaction.
         head: The leading messages of the context, in order.
         pins: Keys of the pieces that are reinserted when they are archived; see `Piece.key`.
         answers: How many of the model's messages are archived.
@@ -85,13 +87,27 @@ def noted(state: AgentState) -> StateNote:
     value: object = state.middle_context.get(KEY)
     if not is_object(value):
         return StateNote()
-    archived, answers, pins = value.get("archived"), value.get("answers"), value.get("pins")
+
+    def listed(name: str) -> Sequence[Any]:
+        found = value.get(name)
+        return found if is_array(found) else ()
+
+    head: list[Leading] = []
+    for message, said in zip(state.context, listed("head"), strict=False):
+        if not is_object(said) or (message.id, len(message.content)) != (said.get("id"), said.get("blocks")):
+            break
+        head.append(Leading(message, int(said.get("index", -1)), bool(said.get("pinned"))))
+    batches: list[BatchReference] = []
+    for batch in filter(is_array, listed("batches")):
+        first, end, reference = batch
+        batches.append(BatchReference(int(first), int(end), str(reference)))
+    archived, answers = value.get("archived"), value.get("answers")
     return StateNote(
         archived if isinstance(archived, int) else 0,
-        tuple(_head(state.context, value.get("head"))),
-        frozenset((str(key[0]), str(key[1])) for key in (pins if is_array(pins) else ()) if is_array(key)),
+        tuple(head),
+        frozenset((str(key[0]), str(key[1])) for key in filter(is_array, listed("pins"))),
         answers if isinstance(answers, int) else 0,
-        tuple(_batches(value.get("batches"))),
+        tuple(batches),
     )
 
 
@@ -114,18 +130,8 @@ def behind_head(state: AgentState) -> list[Msg]:
     return state.context[len(noted(state).head) :]
 
 
-def _head(context: Sequence[Msg], value: object) -> Iterator[Leading]:
-    for message, said in zip(context, value if is_array(value) else (), strict=False):
-        if not is_object(said) or (message.id, len(message.content)) != (said.get("id"), said.get("blocks")):
-            break
-        yield Leading(message, int(said.get("index", -1)), bool(said.get("pinned")))
-
-
-def _batches(value: object) -> Iterator[BatchReference]:
-    for batch in value if is_array(value) else ():
-        if is_array(batch):
-            first, end, reference = batch
-            yield BatchReference(int(first), int(end), str(reference))
+PieceName: TypeAlias = tuple[str, str, str, int]
+"""The id of a message, type and id of a piece's first block, and how many earlier pieces begin alike."""
 
 
 @dataclass(slots=True)
@@ -135,8 +141,10 @@ class AgentMemory:
     Attributes:
         state: The agent's state. Another state is another history, even of the same session.
         log: Writes the context down.
-        entries: The messages that were in the context, read and counted, by their keys.
-        pieces: Those of them that were pieces in the last context, by `Piece.key`.
+        pieces: The pieces of the last context, read and counted.
+        summary: The summary in it.
+        foreign: A summary of AgentScope's own, as a message in it.
+        budget: Of the last engine, which has counted system prompt and tools.
         stubs: Stored results by the texts that replace them in the context.
         asked: Texts of results that were looked up among the recorded stubs.
         settled: The newest piece for which new messages were decided about.
@@ -151,8 +159,10 @@ class AgentMemory:
 
     state: AgentState
     log: "AgentLog"
-    entries: dict[bytes, Entry] = field(default_factory=dict[bytes, Entry])
-    pieces: dict[tuple[str, str], "_KnownPiece"] = field(default_factory=dict[tuple[str, str], "_KnownPiece"])
+    pieces: dict[PieceName, "_KnownPiece"] = field(default_factory=dict[PieceName, "_KnownPiece"])
+    summary: SummaryEntry | None = None
+    foreign: Entry | None = None
+    budget: TokenBudget | None = None
     stubs: dict[str, StoredResult] = field(default_factory=dict[str, StoredResult])
     asked: set[str] = field(default_factory=set[str])
     settled: tuple[str, str, str] | None = None
@@ -175,7 +185,8 @@ class AgentMemory:
         if prepared is None or prepared[1] != self.form:
             return None
         held = prepared[0]
-        return held if all(self.pieces[piece.key].has_blocks(piece.blocks) for piece in held.pieces) else None
+        pairs = zip(held.known, held.pieces, strict=True)
+        return held if all(known.has_blocks(piece.blocks) for known, piece in pairs) else None
 
     async def compare(self, abilities: Abilities, shown: Summary | None) -> None:
         """Compare the agent's state with the archive, unless neither can have changed.
@@ -263,29 +274,17 @@ class _KnownPiece(NamedTuple):
     Attributes:
         frame: The fields of the message without its blocks and what belongs to the whole reply. Pieces of one message
             have the very same.
-        reply: What belongs to the whole reply; the very same, too.
         blocks: Its blocks.
-        key: Its `key_of`.
         entry: What the engine got for it.
     """
 
     frame: _Snapshot
-    reply: _Snapshot
     blocks: Sequence[_Snapshot]
-    key: bytes
     entry: Entry
 
     def has_blocks(self, blocks: Sequence[Any]) -> bool:
         """Return whether these are its blocks, unchanged."""
         return len(blocks) == len(self.blocks) and all(map(_Snapshot.matches, self.blocks, blocks))
-
-    def is_made_of(self, piece: Piece) -> bool:
-        """Return whether the engine got the very objects of *piece*, and no others."""
-        native: Msg = self.entry.native
-        if piece.is_whole:
-            return native is piece.message
-        # A message that was whole, and has grown since, has more blocks than the piece.
-        return len(native.content) == len(piece.blocks) and all(map(is_, piece.blocks, native.content))
 
 
 class _Agreement(NamedTuple):
@@ -312,6 +311,7 @@ class AgentContext:
     Attributes:
         state: The context; its messages are pieces.
         pieces: All of them.
+        known: What is known of each of them.
         forms: By session index, each piece in `state.messages`, with the message that the engine got for it.
         foreign: A summary that buoyline did not write; it is archived like a message.
         common: If above 0, just so many messages may be archived, since the archive continues differently behind them.
@@ -320,6 +320,7 @@ class AgentContext:
 
     state: State
     pieces: Sequence[Piece]
+    known: Sequence[_KnownPiece]
     forms: Mapping[int, tuple[Piece, Msg]]
     foreign: Msg | None = None
     common: int = 0
@@ -327,57 +328,61 @@ class AgentContext:
 
 
 class _Reader:
-    """Reads and counts the messages of a context, those that changed since the last one."""
+    """Reads and counts the pieces of a context that changed since the last one."""
 
-    def __init__(self, memory: AgentMemory, counter: TextCounter) -> None:
-        """Know what *memory* knows."""
-        self._memory, self._counter = memory, counter
-        self._frames = dict[int, tuple[_Snapshot, _Snapshot]]()
-        self.entries = dict[bytes, Entry]()
-        self.pieces = dict[tuple[str, str], _KnownPiece]()
+    def __init__(self, memory: AgentMemory, counter: TextCounter, *, is_fresh: bool) -> None:
+        """Know what *memory* knows; see `context_of`."""
+        self._known, self._counter, self._is_fresh = memory.pieces, counter, is_fresh
+        self._frames: dict[int, _Snapshot] = {}
+        self._repeated: Counter[tuple[str, str, str]] = Counter()
+        self.pieces: dict[PieceName, _KnownPiece] = {}
 
-    async def entry(self, native: Msg, index: int, *, pinned: bool = False) -> Entry:
-        """Return the entry of a message at a session index."""
-        read = self.entries[await self._read(native)]
-        return replace(read, native=native, index=index, pinned=pinned)
+    async def read(self, piece: Piece, index: int, *, pinned: bool) -> _KnownPiece:
+        """Return what is known of a piece: what the last context knew if nothing in it has changed.
 
-    async def entry_of_piece(self, piece: Piece, index: int, *, pinned: bool) -> Entry:
-        """Return the entry of a piece: that of the last context if nothing in it has changed."""
-        message, name = piece.message, piece.key
-        found = self._memory.pieces.get(name)
-        frame, reply = self._frames.get(id(message)) or self._frames_of(message, found)
-        if found is None or piece.changed is not None or found.frame is not frame or not found.has_blocks(piece.blocks):
-            native = piece.native
-            key = await self._read(native)
-            entry = replace(self.entries[key], native=native, index=index, pinned=pinned)
-            found = _KnownPiece(frame, reply, [*map(_Snapshot, piece.blocks)], key, entry)
-        elif found.reply is not reply or not found.is_made_of(piece):
+        Raises:
+            MessageError: It holds something without a JSON form.
+        """
+        message, blocks = piece.message, piece.blocks
+        kind, block_id = (blocks[0].type, blocks[0].id) if blocks else ("", "")
+        alike = (message.id, kind, block_id)
+        name = (message.id, kind, block_id, self._repeated[alike])  # some models use a call's id again, or give none
+        self._repeated[alike] += 1
+        found = self._known.get(name)
+        frame = self._frames.get(id(message)) or self._frame_of(message, found)
+        if found is None or found.frame is not frame or not found.has_blocks(blocks):
+            held = [*map(_Snapshot, blocks)]
+            entry = await entry_beside(piece.native, index, self._counter, dialect=DIALECT, pinned=pinned)
+            found = _KnownPiece(frame, held, entry)
+        elif not self._is_made_of(found.entry.native, piece, blocks):
             entry = replace(found.entry, native=piece.native, index=index, pinned=pinned)
-            found = found._replace(reply=reply, entry=entry)
+            found = found._replace(entry=entry)
         elif (found.entry.index, found.entry.pinned) != (index, pinned):
             found = found._replace(entry=replace(found.entry, index=index, pinned=pinned))
-        self.entries[found.key], self.pieces[name] = found.entry, found
-        return found.entry
+        self.pieces[name] = found
+        return found
 
-    def _frames_of(self, message: Msg, found: _KnownPiece | None) -> tuple[_Snapshot, _Snapshot]:
-        """Return frame and reply of *message*, those of its piece *found* if they did not change."""
-        fields: Mapping[str, Any] = vars(message)
-        reply = {name: value for name, value in fields.items() if name in _OF_A_REPLY}
-        frame = {name: value for name, value in fields.items() if name not in reply and name != "content"}
-        self._frames[id(message)] = made = (
-            found.frame if found is not None and found.frame.matches(frame) else _Snapshot(frame),
-            found.reply if found is not None and found.reply.matches(reply) else _Snapshot(reply),
-        )
-        return made
+    def _frame_of(self, message: Msg, found: _KnownPiece | None) -> _Snapshot:
+        """Return the frame of *message*, that of its piece *found* if it did not change."""
+        fields = {name: value for name, value in vars(message).items() if name not in _NOT_OF_A_FRAME}
+        frame = found.frame if found is not None and found.frame.matches(fields) else _Snapshot(fields)
+        self._frames[id(message)] = frame
+        return frame
 
-    async def _read(self, native: Msg) -> bytes:
-        key = key_of(native)
-        known = self._memory.entries.get(key)
-        self.entries[key] = known or await entry_beside(native, -1, self._counter, dialect=DIALECT)
-        return key
+    def _is_made_of(self, native: Msg, piece: Piece, blocks: Sequence[Any]) -> bool:
+        """Return whether *native* holds the very objects of *piece*, and no others."""
+        if piece.is_whole:
+            return native is piece.message
+        # A message that was whole, and has grown since, has more blocks than the piece.
+        if len(native.content) != len(blocks) or not all(map(is_, blocks, native.content)):
+            return False
+        now, then = vars(piece.message), vars(native)
+        return not self._is_fresh or all(then[name] is now[name] for name in _OF_A_REPLY)
 
 
-async def context_of(memory: AgentMemory, counter: TextCounter, *, keeps_common: bool = True) -> AgentContext:
+async def context_of(
+    memory: AgentMemory, counter: TextCounter, *, keeps_common: bool = True, is_fresh: bool = True
+) -> AgentContext:
     """Return the context of an agent, after `AgentMemory.compare`.
 
     Args:
@@ -386,23 +391,39 @@ async def context_of(memory: AgentMemory, counter: TextCounter, *, keeps_common:
         keeps_common: If the archive continues differently, messages that it has in common with this context are
             archived copies, in the context for now. False: they are messages, which a compaction has to summarize
             before any other.
+        is_fresh: Pieces have the usage and other fields of the whole reply as they are now. False: pieces that did not
+            change have them as they were; to make them all again took a sixth of the time of reading the context.
+
+    Raises:
+        MessageError: A message holds something without a JSON form.
     """
     state, previous = memory.state, memory.previous
-    said, reader = noted(state), _Reader(memory, counter)
-    copies = [await reader.entry(one.message, one.index, pinned=one.pinned) for one in said.head]
-    summary = None
-    if previous is not None:
-        summary = SummaryEntry(await reader.entry(dialect_named(DIALECT).user_message(previous.text), -1), previous)
+    said, reader = noted(state), _Reader(memory, counter, is_fresh=is_fresh)
+
+    copies: list[Entry] = []
+    for one in said.head:
+        piece = Piece(one.message, 0, len(one.message.content))
+        copies.append((await reader.read(piece, one.index, pinned=one.pinned)).entry)
+    if previous is None:
+        memory.summary = None
+    elif memory.summary is None or memory.summary.summary is not previous:
+        native = dialect_named(DIALECT).user_message(previous.text)
+        memory.summary = SummaryEntry(await entry_beside(native, -1, counter, dialect=DIALECT), previous)
     foreign = _foreign(state) if state.summary and previous is None else None
     agreed = _agreement(memory, foreign, said)
     first = agreed.first
     entries = list[Entry]()
     if foreign is not None:
-        entries.append(_unspoken(await reader.entry(foreign, first, pinned=keeps_common)))
-        reader.entries[key_of(foreign)] = entries[0]
-    for piece in agreed.pieces:
-        entries.append(await reader.entry_of_piece(piece, first + len(entries), pinned=piece.key in said.pins))
-    memory.entries, memory.pieces = reader.entries, reader.pieces
+        if memory.foreign is None or memory.foreign.native.id != foreign.id:
+            memory.foreign = _unspoken(await entry_beside(foreign, first, counter, dialect=DIALECT))
+        entries.append(replace(memory.foreign, native=foreign, index=first, pinned=keeps_common))
+    start = first + len(entries)
+    known = [
+        await reader.read(piece, index, pinned=piece.key in said.pins)
+        for index, piece in enumerate(agreed.pieces, start)
+    ]
+    entries += [one.entry for one in known]
+    memory.pieces = reader.pieces
     common = last_cut([entry.message for entry in entries], agreed.archived) if agreed.others else 0
     copied, end = (common, agreed.archived + agreed.others) if keeps_common and common else (0, 0)
     if copied:
@@ -415,7 +436,7 @@ async def context_of(memory: AgentMemory, counter: TextCounter, *, keeps_common:
     answers = sum(entry.message.role == "assistant" for entry in entries[:copied])
     context = State(
         prefix=prefix,
-        summary=summary,
+        summary=memory.summary,
         notice=replace(lines[-1], is_notice=True) if lines else None,
         reinserted=Messages.of(entry for entry in copies if not entry.stays),
         messages=messages,
@@ -430,7 +451,7 @@ async def context_of(memory: AgentMemory, counter: TextCounter, *, keeps_common:
         if entry.index >= messages.first
     }
     parted = 0 if keeps_common else common
-    return AgentContext(context, agreed.pieces, forms, foreign, parted, first + agreed.archived + agreed.others)
+    return AgentContext(context, agreed.pieces, known, forms, foreign, parted, first + agreed.archived + agreed.others)
 
 
 def _agreement(memory: AgentMemory, foreign: Msg | None, said: StateNote) -> _Agreement:
@@ -469,16 +490,6 @@ def _unspoken(entry: Entry) -> Entry:
         return entry
     parts: list[Any] = [Note(part.text) if isinstance(part, Text) else part for part in message.parts]
     return replace(entry, message=Message(message.role, tuple(parts), message.name))
-
-
-def key_of(native: Msg) -> bytes:
-    """Return a hash of all that a piece says, without what belongs to its whole reply.
-
-    Raises:
-        MessageError: It holds something without a JSON form.
-    """
-    said = {name: value for name, value in plain_fields(native).items() if name not in _OF_A_REPLY}
-    return hashlib.blake2b(spell(said).encode(), digest_size=16).digest()
 
 
 class AgentLog(ContextLog):

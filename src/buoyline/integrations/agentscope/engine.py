@@ -9,13 +9,12 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from agentscope.agent import Agent
 from agentscope.agent import ContextConfig as AgentScopeConfig
-from agentscope.message import HintBlock, Msg, ToolCallBlock
+from agentscope.message import HintBlock, Msg, ToolCallBlock, Usage
 from agentscope.tool import ToolResponse
 
 from buoyline.compression import Summarizer
@@ -31,6 +30,7 @@ from buoyline.errors import (
     StorageError,
 )
 from buoyline.integrations.agentscope.agents import (
+    Piece,
     added_since,
     focus_of,
     forget_reads,
@@ -39,7 +39,6 @@ from buoyline.integrations.agentscope.agents import (
     model_input,
     result_limit_of,
     tokens_of,
-    usage_of,
 )
 from buoyline.integrations.agentscope.context import (
     DIALECT,
@@ -61,13 +60,13 @@ from buoyline.management.context import ActionResult, Offload
 from buoyline.management.opensearch import NAME_KEY
 from buoyline.management.rules import LegalCuts, PreviewStub
 from buoyline.offloader import StoredResult
-from buoyline.window.budget import TokenBudget
+from buoyline.window.budget import TokenBudget, UsageCalibration
 from buoyline.window.context import Context
 from buoyline.window.engine import Engine
 from buoyline.window.events import OverflowRecovered, ResultOffloaded, reporting
 from buoyline.window.hooks import DocumentHooks
 from buoyline.window.settings import config_to_json, document_of
-from buoyline.window.state import Entry, State
+from buoyline.window.state import State
 from buoyline.window.tasks import completed
 
 logger = logging.getLogger(__name__)
@@ -106,7 +105,7 @@ class AgentEngine(Engine):
     hooks_type = AgentHooks
 
     def attach(self, agent: Agent, held: AgentContext, counted_tokens: int) -> None:
-        """Work on the context of *agent*."""
+        """Work on the context of *agent*; see the attributes."""
         self.agent, self.held, self.counted_tokens = agent, held, counted_tokens
         self.has_changed = False
         self.context.begin(held.state)
@@ -142,14 +141,18 @@ class AgentEngine(Engine):
         return cut if cut >= at_least else 0
 
     def apply(self) -> None:
-        """Give the agent's state all changes at once."""
+        """Give the agent's state all changes at once, if there are any."""
         self.has_changed = self._form() != self._before
         if not self.has_changed:
             return
         context, state, held = self.context.whole, self.agent.state, self.held
         summary = context.summary
         is_new = summary is not None and summary is not held.state.summary
-        pieces = [piece for entry in context.messages for piece in self._pieces(entry)]
+        pieces: list[Piece] = []
+        for entry in context.messages:
+            if entry.index in held.forms and entry.native is not held.foreign:
+                piece, native = held.forms[entry.index]
+                pieces.append(piece if entry.native is native else piece._replace(changed=entry.native))
         pieces += added_since(state.context if held.pieces else behind_head(state), held.pieces)
         prefix = [entry for entry in context.prefix if not (is_new and entry.native is held.foreign)]
         notice = [] if context.notice is None else [context.notice]
@@ -162,13 +165,6 @@ class AgentEngine(Engine):
         first = context.messages.first
         pins = frozenset(held.forms[at][0].key for at in context.pins if at in held.forms and at >= first)
         note(state, StateNote(first, tuple(head), pins, context.archived_answers, context.batches))
-
-    def _pieces(self, entry: Entry) -> list[Any]:
-        """Return the piece that *entry* was made of, in its form of now; none for the foreign summary."""
-        if entry.index not in self.held.forms or entry.native is self.held.foreign:
-            return []
-        piece, native = self.held.forms[entry.index]
-        return [piece if entry.native is native else replace(piece, changed=entry.native)]
 
     def _form(self) -> tuple[object, ...]:
         state = self.context.whole
@@ -188,12 +184,9 @@ class AgentContexts:
         summarizer: Summarizer | SummaryFunction | None,
         summarizers: Mapping[str, Summarizer | SummaryFunction],
     ) -> None:
-        """Set it up.
+        """Have *summarizer* write the summaries; None: the agent's own model.
 
-        Args:
-            bench: The middleware's.
-            summarizer: Default: the agent's own model.
-            summarizers: Further ones, by the ``summarization_model_id`` of documents.
+        *summarizers* are further ones, by the ``summarization_model_id`` of documents.
 
         Raises:
             ConfigError: One of them cannot summarize.
@@ -262,10 +255,7 @@ class AgentContexts:
     async def prepare(self, agent: Agent, config: AgentScopeConfig | None, instructions: HintBlock | None) -> None:
         """Make the context small enough for a model call, or compact it by hand.
 
-        Args:
-            agent: The agent.
-            config: For this time only; None: the agent's.
-            instructions: What to keep above all in a summary.
+        *config* holds for this time only; None: the agent's. *instructions* say what to keep above all in a summary.
 
         Raises:
             ContextOverflowError: What must stay leaves no room.
@@ -287,7 +277,7 @@ class AgentContexts:
             ContextOverflowError: System prompt and summary alone reach the trigger.
             Exception: See `ContextWindow.prepare`; the context is as it was.
         """
-        async with self._engine(agent, None, config, keeps_common=False) as engine:
+        async with self._engine(agent, None, config, keeps_common=False, is_fresh=False) as engine:
             newest, memory = _newest(agent), self._memory_of(agent)
             if newest != memory.settled:
                 engine.reopen_turn()
@@ -356,11 +346,7 @@ class AgentContexts:
         """Make the context smaller after the provider refused it with *error*.
 
         Without a document, or if its managers did too little, the oldest messages are summarized without a model.
-
-        Args:
-            agent: The agent.
-            error: The client's.
-            size: Tokens of the window of the model that refused.
+        *size* is the window of the model that refused, in tokens.
 
         Raises:
             Exception: *error*, if nothing made the context a tenth smaller.
@@ -389,10 +375,12 @@ class AgentContexts:
                 memory.settled, memory.called_at_s = before.settled, before.called_at_s
         return memory
 
-    async def _context_of(self, memory: AgentMemory, *, keeps_common: bool = True) -> AgentContext:
+    async def _context_of(
+        self, memory: AgentMemory, *, keeps_common: bool = True, is_fresh: bool = True
+    ) -> AgentContext:
         bench = self._bench
         await memory.compare(bench.abilities, bench.shown.get(memory.state.session_id))
-        return await context_of(memory, bench.counter, keeps_common=keeps_common)
+        return await context_of(memory, bench.counter, keeps_common=keeps_common, is_fresh=is_fresh)
 
     @asynccontextmanager
     async def _engine(
@@ -403,10 +391,11 @@ class AgentContexts:
         size: int | None = None,
         *,
         keeps_common: bool = True,
+        is_fresh: bool = True,
     ) -> AsyncGenerator[AgentEngine]:
         """Have the engine work on the agent's context. However that ends, the agent gets what is durable then.
 
-        See `context_of` for *keeps_common*.
+        See `context_of` for *keeps_common* and *is_fresh*.
         """
         memory, bench = self._memory_of(agent), self._bench
         if document is not None:
@@ -418,7 +407,7 @@ class AgentContexts:
             asked = None  # the engine's own: it is not checked as a model's answer is
         usages = asked.usages if isinstance(asked, AgentModelSummarizer) else []
         used, is_done = len(usages), False
-        held = await self._context_of(memory, keeps_common=keeps_common)
+        held = await self._context_of(memory, keeps_common=keeps_common, is_fresh=is_fresh)
         engine = await self._made(agent, held, asked, document=document, config=config, size=size)
         try:
             yield engine
@@ -430,7 +419,13 @@ class AgentContexts:
             if engine.context.state.summary is not None:
                 bench.show(agent.state.session_id, engine.context.state.summary.summary)
             for usage in usages[used:] if engine.has_changed else ():
-                agent.state.context[-1].append_usage(usage_of(usage))
+                spent = Usage(
+                    input_tokens=usage.input_tokens,
+                    output_tokens=usage.output_tokens,
+                    cache_input_tokens=usage.cache_input_tokens or 0,
+                    cache_creation_input_tokens=usage.cache_creation_input_tokens or 0,
+                )
+                agent.state.context[-1].append_usage(spent)
         if engine.has_changed:
             await forget_reads(agent)
             await self.keep(agent)
@@ -457,8 +452,11 @@ class AgentContexts:
         size = agent.model.context_size if size is None else size
         system, tools = given["messages"][0].get_text_content() or "", list(given["tools"] or [])
         memory.log.archive_end = held.archive_end if held.common else 0
-        budget = TokenBudget(size, 0 if document is None else int(_FREE_SHARE * size), bench.counter, system, tools)
-        budget.asks_model = summarizer is not None
+        reserved, budget = 0 if document is None else int(_FREE_SHARE * size), memory.budget
+        if budget is None or (budget.size, budget.max_output_tokens) != (size, reserved):
+            budget = memory.budget = TokenBudget(size, reserved, bench.counter, system, tools)
+        budget.send_beside(system, tools)
+        budget.usage, budget.asks_model = UsageCalibration(size), summarizer is not None
         counted_tokens = await tokens_of(agent, **given)
         scale = counted_tokens / max(budget.own_tokens(held.state), 1)
         budget.usage.scale = min(max(scale, _MIN_SCALE), _MAX_SCALE)

@@ -96,7 +96,7 @@ def default_instructions(workspace: LocalWorkspace, session_id: str, *, has_look
         session_id: Of the agent.
         has_lookups: The agent has buoyline's tools; without them, it uses its own.
     """
-    directory = f"{workspace.roots[0]}/{workspace.directory_of(session_id).relative_to(workspace.workdir)}"
+    directory = workspace.files.reference(str(workspace.directory_of(session_id).relative_to(workspace.workdir)))
     how = (
         "Look things up there with read, grep, search, glob and query, by the bare names of the files"
         if has_lookups

@@ -7,7 +7,6 @@ call, and then put into the context.
 """
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from agentscope.tool import ToolResponse
 
 from buoyline.errors import MessageError, RedactionError, StorageError
 from buoyline.integrations.agentscope.agents import message_of, pieces_of, result_limit_of, tokens_of
-from buoyline.integrations.agentscope.context import DIALECT, AgentMemory, behind_head, noted
+from buoyline.integrations.agentscope.context import DIALECT, AgentMemory, noted
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.management.managers import text_numbers
 from buoyline.management.rules import TruncatedStub
@@ -61,41 +60,51 @@ class ResultIntake:
             id=call.id, name=call.name, output=given.content, state=given.state, metadata=given.metadata
         )
         # AgentScope appends it there, unless another of the calls that run at once ends first.
-        index = noted(agent.state).archived + len(pieces_of(behind_head(agent.state)))
+        said = noted(agent.state)
+        index = said.archived + len(pieces_of(agent.state.context[len(said.head) :]))
         native = message_of("assistant", [block], agent.name)
         entry = await entry_beside(native, index, self._bench.counter, dialect=DIALECT)
         whole, limit = _content_of(entry), agent.context_config.tool_result_limit
-        if is_managed and not await _is_cut(agent, whole):
+        tokens = await tokens_of(agent, [message_of("assistant", whole)])
+        if is_managed and tokens <= limit:
             return response, events
         try:
             if is_managed:
                 left = await self._stored(agent, entry)
             else:
-                left = await self._offloaded(agent, memory, call, entry, events)
+                left = await self._offloaded(agent, memory, call, entry, events, tokens=tokens)
         except (StorageError, RedactionError) as error:
             logger.warning("session %s: the result of %r stays whole: %s", agent.state.session_id, call.id, error)
             left = entry
         content = _content_of(left)
-        is_cut = await _is_cut(agent, content)
+        if left is not entry:
+            tokens = await tokens_of(agent, [message_of("assistant", content)])
+        is_cut = tokens > limit  # by AgentScope
         if is_managed or is_cut:
             memory.held[call.id] = whole if is_managed else content
         if is_cut:
             text = "\n".join(part.text for part in content if isinstance(part, TextBlock))
-            tokens = max(int(limit * _HELD_SHARE), 1)
-            content = [TextBlock(text=await beside(len(text), truncated, text, tokens, self._bench.counter))]
+            most = max(int(limit * _HELD_SHARE), 1)
+            content = [TextBlock(text=await beside(len(text), truncated, text, most, self._bench.counter))]
         if content != response.content:
             response = response.model_copy(update={"content": content})
         return response, events
 
     async def _offloaded(
-        self, agent: Agent, memory: AgentMemory, call: ToolCallBlock, entry: Entry, events: list[ResultOffloaded]
+        self,
+        agent: Agent,
+        memory: AgentMemory,
+        call: ToolCallBlock,
+        entry: Entry,
+        events: list[ResultOffloaded],
+        *,
+        tokens: int,
     ) -> Entry:
-        """Offload a result that is over its limit."""
+        """Offload a result of so many *tokens* by the agent's count if that, or our own count, is over its limit."""
         limit, result = result_limit_of(agent), entry.message.results[0]
-        theirs = await tokens_of(agent, [message_of("assistant", _content_of(entry))])
-        if theirs > limit:
+        if tokens > limit:
             ours = await beside(len(result.text), count_result, result, self._bench.counter)
-            limit = max(min(limit, ours * limit // theirs), 2)
+            limit = max(min(limit, ours * limit // tokens), 2)
         config = self._bench.settings.for_results(limit)
         planner, results = self._bench.offloading(agent.state.session_id, config, agent.model.context_size, {})
         called = replace(entry, message=Message("assistant", (ToolCall(call.id, call.name, call.input),)))
@@ -139,11 +148,6 @@ def _has_json(value: object) -> bool:
     except MessageError:
         return False
     return True
-
-
-async def _is_cut(agent: Agent, content: Sequence[Any]) -> bool:
-    """Return whether AgentScope would cut *content*."""
-    return await tokens_of(agent, [message_of("assistant", content)]) > agent.context_config.tool_result_limit
 
 
 def _content_of(entry: Entry) -> list[Any]:
