@@ -24,8 +24,7 @@ from buoyline.integrations.strands.managers import (
     SummarizingConversationManager,
 )
 from buoyline.integrations.strands.plugin import ContextOffloader, ShouldOffload, WorkspaceOffloader
-from buoyline.integrations.strands.storage import WorkspaceStorage
-from buoyline.integrations.strands.storages import FileStorage, InMemoryStorage
+from buoyline.integrations.strands.storage import FileStorage, InMemoryStorage, WorkspaceStorage
 from buoyline.integrations.strands.summarizers import StrandsModelSummarizer
 
 # Strands' own ConversationManager, ProactiveCompressionConfig, S3Storage and Storage can be imported from here, so that

@@ -88,15 +88,15 @@ def guarded_listener(on_event: OnEvent) -> OnEvent:
 
 def guarded_management(management: ContextManagement) -> ContextManagement:
     """Return *management* with users' managers that raise `ConfigError` if they raise anything."""
-    hooks = {hook: tuple(map(_guarded_entry, entries)) for hook, entries in management.hooks.items()}
+
+    def guarded(entry: ManagerEntry) -> ManagerEntry:
+        manager = entry.manager
+        if not isinstance(manager, CustomManager):
+            return entry
+        return replace(entry, manager=replace(manager, reducer=_GuardedReducer(manager.type_name, manager.reducer)))
+
+    hooks = {hook: tuple(map(guarded, entries)) for hook, entries in management.hooks.items()}
     return management.model_copy(update={"hooks": hooks})
-
-
-def _guarded_entry(entry: ManagerEntry) -> ManagerEntry:
-    manager = entry.manager
-    if not isinstance(manager, CustomManager):
-        return entry
-    return replace(entry, manager=replace(manager, reducer=_GuardedReducer(manager.type_name, manager.reducer)))
 
 
 @dataclass(frozen=True, slots=True)

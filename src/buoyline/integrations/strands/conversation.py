@@ -5,7 +5,7 @@ import logging
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -146,10 +146,10 @@ class WorkspaceConversationManager(ConversationManager):
             logger.warning("the history of %s is unchanged: another invocation is at work", self._session_of(agent))
             return
         if e is None:
-            run_apart(lambda: self._reduce_alone(agent))
+            run_apart(lambda: self._while_alone(self._reduce_or_log(agent)))
             return
         try:
-            run_apart(lambda: self._recover_alone(agent, e))
+            run_apart(lambda: self._while_alone(self._recover(agent, e)))
         except ContextWindowOverflowException as refused:
             raise ContextWindowOverflowException(str(refused)) from e
         except FAILURES as failure:
@@ -208,6 +208,10 @@ class WorkspaceConversationManager(ConversationManager):
             _ENTERED.reset(entered)
             self._lock.release()
 
+    async def _while_alone(self, work: Awaitable[object]) -> None:
+        async with self._alone():
+            await work
+
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
         if self not in _ENTERED.get():
             async with self._alone():
@@ -256,14 +260,6 @@ class WorkspaceConversationManager(ConversationManager):
             ContextWindowOverflowException: It cannot become smaller.
             BuoylineError: The workspace refused.
         """
-
-    async def _reduce_alone(self, agent: "Agent") -> None:
-        async with self._alone():
-            await self._reduce_or_log(agent)
-
-    async def _recover_alone(self, agent: "Agent", error: Exception) -> None:
-        async with self._alone():
-            await self._recover(agent, error)
 
     async def _reduce_or_log(self, agent: "Agent") -> bool:
         """Reduce, and return whether that succeeded."""

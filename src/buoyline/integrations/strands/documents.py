@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -54,6 +54,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
     Attributes:
         management: The document.
         report: What its managers did before the last model call, or after the last overflow.
+        is_recovering: Strands and its event loop wait for a smaller history.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
         self._summarizers = {name: guarded_summarizer(one) for name, one in (summarizers or {}).items()}
         self._on_event = None if on_event is None else guarded_listener(on_event)
         self.report = ManagementReport()
-        self._is_recovering = False
+        self.is_recovering = False
         self._for_call: tuple[object, ContextManagement] | None = None
 
     def explain(self) -> list[str]:
@@ -157,7 +158,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
     async def _recover(self, agent: "Agent", error: Exception) -> None:
         window = await self._follow(agent)
         wanted = int((1 - self._next_gain()) * window.tokens)
-        self._is_recovering = True
+        self.is_recovering = True
         try:
             await window.recover_from_overflow(error)
             while window.tokens > wanted:
@@ -167,7 +168,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
                     logger.debug("session %s: %s", window.session_id, refused)
                     break
         finally:
-            self._is_recovering = False
+            self.is_recovering = False
             self._show(agent, window)
 
     def _show(self, agent: "Agent", window: AgentWindow) -> None:
@@ -181,8 +182,8 @@ class DocumentConversationManager(WorkspaceConversationManager):
             writer = StrandsModelSummarizer(agent.aux_model, agent=asked, joins_neighbors=True)
         return {
             "config": self._config,
-            "summarizer": None if writer is None else self._unless_recovering(writer),
-            "summarizers": {name: self._unless_recovering(one) for name, one in self._summarizers.items()},
+            "summarizer": None if writer is None else _OutsideRecovery(writer, self),
+            "summarizers": {name: _OutsideRecovery(one, self) for name, one in self._summarizers.items()},
             "on_event": self._on_event,
             "management": self.management,
         }
@@ -204,19 +205,16 @@ class DocumentConversationManager(WorkspaceConversationManager):
     def _document(self, management: Management) -> ContextManagement:
         return guarded_management(document_of(management, self.offloader, allowed=self._allowed))
 
-    def _unless_recovering(self, summarizer: Summarizer) -> Summarizer:
-        return _OutsideRecovery(summarizer, lambda: self._is_recovering)
-
 
 @dataclass(frozen=True, slots=True)
 class _OutsideRecovery:
     """Refuses while Strands and its event loop wait for a smaller history; the extractive summarizer writes then."""
 
     summarizer: Summarizer
-    is_recovering: Callable[[], bool]
+    manager: DocumentConversationManager
 
     async def summarize(self, request: SummaryRequest) -> Draft:
-        if self.is_recovering():
+        if self.manager.is_recovering:
             raise SummaryError(type(self.summarizer).__name__, "is not asked after an overflow: the event loop waits")
         return await self.summarizer.summarize(request)
 
@@ -238,16 +236,7 @@ def conversation_manager_of(
     If a document says exactly what one of Strands' managers does, as `buoyline.management.from_strands_settings` writes
     it, it is that manager. For any other document, and with *on_event*, it is a `DocumentConversationManager`.
 
-    Args:
-        management: A document, its JSON values, a file, or a name; see `buoyline.window.settings.document_of`.
-        workspace: See `WorkspaceConversationManager`; a `LocalWorkspace` has documents of its own.
-        session_id: See `WorkspaceConversationManager`.
-        counter: See `WorkspaceConversationManager`.
-        summarizer: See `DocumentConversationManager`.
-        summarizers: See `DocumentConversationManager`.
-        use_model: See `DocumentConversationManager`.
-        on_event: See `DocumentConversationManager`.
-        allowed: See `DocumentConversationManager`.
+    See that class for the arguments.
 
     Raises:
         BuoylineError: The document cannot be found or acted on.

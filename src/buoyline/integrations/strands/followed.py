@@ -17,7 +17,7 @@ from buoyline.compression.trigger import Limits
 from buoyline.errors import StaleWindowError, UsageError
 from buoyline.integrations.strands.history import DIALECT, NativeMessage, durable_key, key_of
 from buoyline.management import ContextManagement
-from buoyline.messages import Text, ToolResult
+from buoyline.messages import Text
 from buoyline.messages.dialect import OPENING
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader.policy import WORTH_OFFLOADING_TOKENS
@@ -86,11 +86,7 @@ class AgentWindow(HeldWindow):
         await self._engine.settle(_NO_MANAGERS)
 
     async def evict(self, eviction: Eviction, notice: Callable[[ArchiveLocation], str]) -> None:
-        """Archive messages and evict them.
-
-        Args:
-            eviction: The messages.
-            notice: Returns the text of the reference line; no text, no line.
+        """Archive messages and evict them; *notice* returns the text of the reference line: no text, no line.
 
         Raises:
             BuoylineError: The offloader refused; the context is as it was.
@@ -118,14 +114,12 @@ class AgentWindow(HeldWindow):
         return await self._engine.compaction.show(ready, eviction)
 
     async def smaller(self, positions: Iterable[int], wanted_tokens: int) -> tuple[dict[int, Entry], int]:
-        """Store tool results, and return their messages with stubs; the context is not changed, see `put`.
+        """Store tool results until *wanted_tokens* are saved; the context is not changed, see `put`.
 
-        Args:
-            positions: Those of the messages in `entries`, the first to shrink first.
-            wanted_tokens: Stop once these are saved.
+        The *positions* of the messages in `entries` are in the order in which they shrink.
 
         Returns:
-            The messages by session index, and the tokens that they save.
+            The messages with stubs by session index, and the tokens that they save.
 
         Raises:
             StorageError: The file system refused; results that are stored already stay stored.
@@ -165,22 +159,15 @@ class AgentWindow(HeldWindow):
 
     async def _smaller(self, entry: Entry) -> Entry:
         """Return *entry* with stubs in place of its results; if it has stubs alone, with their notices."""
-        results = self._engine.results
-        choices = {
-            number: Choice(self._context.planner.known_of(result)[0], max_tokens)
-            for number, result in enumerate(entry.message.results)
-            if (max_tokens := self._stub_tokens(result))
-        }
+        results, choices = self._engine.results, dict[int, Choice]()
+        for number, result in enumerate(entry.message.results):
+            if all(isinstance(part, Text) and part.text in results.stubs for part in result.parts):
+                continue
+            tokens = count_result(result, self._context.budget.counter)
+            if tokens > WORTH_OFFLOADING_TOKENS:
+                stub_tokens = min(_STUB_TOKENS, max(tokens // 2, WORTH_OFFLOADING_TOKENS))
+                choices[number] = Choice(self._context.planner.known_of(result)[0], stub_tokens)
         return await (results.replace(entry, choices, []) if choices else results.shrink(entry))
-
-    def _stub_tokens(self, result: ToolResult) -> int:
-        """Return the tokens of a stub for *result*; 0 if it is one, or worth none."""
-        if all(isinstance(part, Text) and part.text in self._engine.results.stubs for part in result.parts):
-            return 0
-        tokens = count_result(result, self._context.budget.counter)
-        if tokens <= WORTH_OFFLOADING_TOKENS:
-            return 0
-        return min(_STUB_TOKENS, max(tokens // 2, WORTH_OFFLOADING_TOKENS))
 
 
 # A context as a history.
@@ -228,14 +215,10 @@ class Shown:
 def shown_as(
     held: HeldContext, before: Shown | None = None, *, opening: NativeMessage | None = None, shares: bool = True
 ) -> Shown:
-    """Return *held* as a history.
+    """Return *held* as a history. A message that is still the same as in the one *before* is the same object.
 
-    Args:
-        held: The context.
-        before: The last history; a message that is still the same is the same object.
-        opening: Is placed first in any case. Default: one is, if it is needed.
-        shares: Neighbors of one role share a message, and a history begins with a user's message. Whoever cuts so that
-            roles alternate does without.
+    The *opening* is placed first in any case; without one, one is made if it is needed. With *shares*, neighbors of one
+    role share a message, and a history begins with a user's message. Whoever cuts so that roles alternate does without.
     """
     before = before or Shown()
     parts = list(enumerate(native for _, native in held.head))
@@ -265,16 +248,13 @@ def _joined(messages: Sequence[NativeMessage]) -> NativeMessage:
 
 def _leading(parts: Sequence[tuple[int, NativeMessage]], before: Sequence[LeadingMessage]) -> LeadingMessage:
     natives = [native for _, native in parts]
-    known = (one.message for one in before if _are_same(natives, [native for _, native in one.parts]))
+    ids = [*map(id, natives)]
+    known = (one.message for one in before if [id(native) for _, native in one.parts] == ids)
     message = natives[0] if len(natives) == 1 else next(known, None)
     if message is None:
         message = _joined(natives)
     durable_key(message)
     return LeadingMessage(message, parts)
-
-
-def _are_same(ones: Sequence[object], others: Sequence[object]) -> bool:
-    return len(ones) == len(others) and all(one is other for one, other in zip(ones, others, strict=True))
 
 
 # The history and its window, kept in step.
@@ -306,9 +286,7 @@ class FollowedHistory:
     async def follow(self, history: Sequence[NativeMessage], made: Callable[[], AgentWindow]) -> AgentWindow:
         """Return the window, which has all messages of *history*.
 
-        Args:
-            history: The agent's.
-            made: Makes a window of the session, if there is none, or if *history* is no longer that of the last.
+        If there is none, or if *history* is no longer that of the last, *made* makes one of the session.
 
         Raises:
             BuoylineError: The offloader refused.

@@ -46,11 +46,8 @@ def cuts(messages: Sequence[NativeMessage], most: int, *, follows_user: bool) ->
     and roles alternate, as providers require. 1: roles do not alternate. 2 and 3: the same in a history where each
     cut separates a pair.
 
-    Args:
-        messages: The history.
-        most: Messages from this one on are kept in any case.
-        follows_user: A user's message will be placed before the cut. Without one, the kept messages must begin with a
-            plain user's message, or else with a call and its result.
+    With *follows_user*, a user's message will be placed before the cut. Without one, the kept messages must begin with
+    a plain user's message, or else with a call and its result.
     """
     dialect = dialect_named(DIALECT)
     whole = {*legal_cuts([dialect.view(message) for message in messages], hold_pending=False), len(messages)}
@@ -179,11 +176,7 @@ class Projection:
         """Return the tokens of the next call.
 
         A usage without input is ignored: Strands takes it as its baseline, and would count only the new messages.
-
-        Args:
-            messages: The history.
-            projected: Strands' number; None if it has none.
-            counted: Our own count of the request.
+        *projected* is Strands' number, None if it has none; *counted* is our own count of the request.
         """
         if projected is None:
             return counted
@@ -195,13 +188,9 @@ class Projection:
         return min(projected, int(self.scale * counted))
 
     def outdated(self, messages: Sequence[NativeMessage], cut: int, counts: Sequence[int], fixed: int) -> "Projection":
-        """Return the projection after an eviction, or after results became smaller.
+        """Return the projection after the oldest *messages* up to *cut* were evicted, or after results became smaller.
 
-        Args:
-            messages: The history before.
-            cut: How many of the oldest are evicted.
-            counts: Our own count of each message.
-            fixed: Our own count of system prompt and tools.
+        *counts* are our own counts of each message, *fixed* that of system prompt and tools.
         """
         answer = _last_answer(messages)
         if answer is None or not _has_input(messages[answer]["metadata"]["usage"]):

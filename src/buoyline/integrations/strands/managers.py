@@ -73,19 +73,9 @@ class CutConversationManager(WorkspaceConversationManager):
         counter: TokenCounter | None = None,
         config: ContextConfig | None = None,
     ) -> None:
-        """Archive messages in *workspace*.
+        """Archive messages in *workspace*, but keep the first *pin_first* messages for ever.
 
-        Args:
-            workspace: See `WorkspaceConversationManager`.
-            session_id: See `WorkspaceConversationManager`.
-            pin_first: How many of the first messages are kept for ever.
-            proactive_compression: See `WorkspaceConversationManager`.
-            counter: See `WorkspaceConversationManager`.
-            config: The form of summaries.
-
-        Raises:
-            ValueError: See `WorkspaceConversationManager`.
-            TypeError: See `WorkspaceConversationManager`.
+        *config* is the form of summaries. For the others and for errors, see `WorkspaceConversationManager`.
         """
         super().__init__(
             workspace=workspace, session_id=session_id, proactive_compression=proactive_compression, counter=counter
@@ -204,11 +194,8 @@ class CutConversationManager(WorkspaceConversationManager):
     ) -> None:
         """Archive the oldest *cut* messages, put something in their place, and remove them from the history.
 
-        Args:
-            agent: The agent.
-            cut: Counts the messages at the head, and pinned ones, which are moved to the head.
-            shrunk: Messages that became smaller and are kept, by session index.
-            **settings: For `_replace`.
+        The cut counts the messages at the head, and pinned ones, which are moved to the head. Messages that became
+        smaller and are kept are *shrunk*, by session index. *settings* are for `_replace`.
 
         Raises:
             ContextWindowOverflowException: No message among them may be removed, or not enough of them.
@@ -624,13 +611,8 @@ class SummarizingConversationManager(CutConversationManager):
     ) -> None:
         """Archive and evict messages, with a summary in their place.
 
-        Args:
-            agent: The agent.
-            window: Its window.
-            eviction: The messages.
-            saved: Tokens that kept messages will take less.
-            is_recovery: If the history would not become a tenth smaller, nothing is evicted.
-            is_silent: Nothing is put in their place.
+        If *is_silent*, nothing is put in their place. In a recovery, in which kept messages will take *saved* tokens
+        less, nothing is evicted if the history would not become a tenth smaller.
         """
         if is_silent:
             await window.evict(eviction, lambda _: "")

@@ -30,8 +30,7 @@ from buoyline.integrations.strands.results import (
     WorkspaceResults,
     view_of,
 )
-from buoyline.integrations.strands.storage import FramedStorage, Workspace, WorkspaceStorage, attempted
-from buoyline.integrations.strands.storages import FileStorage
+from buoyline.integrations.strands.storage import FileStorage, FramedStorage, Workspace, WorkspaceStorage, attempted
 from buoyline.lookups.tools import (
     LOOKUP_RULES,
     RETRIEVAL_DESCRIPTION,

@@ -131,7 +131,12 @@ class WorkspaceResults:
         if result.large_media:
             places = [PartPlace(number, result=0) for number in sorted(result.large_media)]
             entry = await offloader.offload_images(entry, places, events)
-        limit = self._limit(result, source)
+        # The model's count has decided already, and ours may well be below its limit.
+        tokens, limit = count_result(view_of(result.native), self._counter), None
+        if source:
+            limit = result.reread_limit if tokens > result.reread_limit else None
+        elif result.tokens > result.limit:
+            limit = max(min(result.limit, tokens - 1), 1)
         if limit is not None:
             max_tokens = min(max(result.preview_tokens, 1), limit)
             entry = await offloader.replace(entry, {0: Choice(result.tool, max_tokens, source, limit)}, events)
@@ -141,16 +146,6 @@ class WorkspaceResults:
             return None
         shown: NativeResult = entry.native["content"][0]["toolResult"]
         return shown
-
-    def _limit(self, result: LargeResult, source: str) -> int | None:
-        """Return the limit of what the agent sees, by our own count; None if the result is kept.
-
-        The model's count has decided already, and ours may well be below its limit.
-        """
-        tokens = count_result(view_of(result.native), self._counter)
-        if source:
-            return result.reread_limit if tokens > result.reread_limit else None
-        return None if result.tokens <= result.limit else max(min(result.limit, tokens - 1), 1)
 
     async def retrieve(self, call: Retrieval) -> Blocks:
         """Return content behind a reference, or lines of it, as blocks; see `buoyline.lookups.retrieve`.
