@@ -191,9 +191,7 @@ class AgentMemory:
     async def compare(self, abilities: Abilities, shown: Summary | None) -> None:
         """Compare the agent's state with the archive, unless neither can have changed.
 
-        Args:
-            abilities: Of the offloader.
-            shown: The session's last summary of this process, for offloaders that keep none.
+        *shown* is the session's last summary of this process, for offloaders that keep none.
 
         Raises:
             CorruptError: A file is not as it was written.
@@ -585,10 +583,6 @@ async def resumed_state(workspace: Offloader, session_id: str) -> AgentState:
 
     Losses of the conversion are logged. Archived messages that are kept in the context, such as pins, come first, and
     are not archived again.
-
-    Args:
-        workspace: The session's workspace.
-        session_id: The session.
 
     Raises:
         BuoylineError: See `buoyline.ContextWindow.resume`.

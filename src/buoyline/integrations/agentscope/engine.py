@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
+from copy import copy
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -452,14 +453,15 @@ class AgentContexts:
         size = agent.model.context_size if size is None else size
         system, tools = given["messages"][0].get_text_content() or "", list(given["tools"] or [])
         memory.log.archive_end = held.archive_end if held.common else 0
-        reserved, budget = 0 if document is None else int(_FREE_SHARE * size), memory.budget
+        reserved, budget = 0 if document is None else int(_FREE_SHARE * size), copy(memory.budget)
         if budget is None or (budget.size, budget.max_output_tokens) != (size, reserved):
-            budget = memory.budget = TokenBudget(size, reserved, bench.counter, system, tools)
+            budget = TokenBudget(size, reserved, bench.counter, system, tools)
         budget.send_beside(system, tools)
         budget.usage, budget.asks_model = UsageCalibration(size), summarizer is not None
         counted_tokens = await tokens_of(agent, **given)
         scale = counted_tokens / max(budget.own_tokens(held.state), 1)
         budget.usage.scale = min(max(scale, _MIN_SCALE), _MAX_SCALE)
+        memory.budget = budget
         planner, results = bench.offloading(session_id, settings, size, await self._stubs(memory, held.state))
         results.stubs.update(planner.recall(held.state.messages, is_managed=True)[0])
         engine = AgentEngine(

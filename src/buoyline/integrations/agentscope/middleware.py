@@ -45,13 +45,7 @@ class LookupTool(ToolBase):
     is_state_injected = True
 
     def __init__(self, workspace: LocalWorkspace, tool: Tool, *, max_tokens: int) -> None:
-        """Offer *tool*, which is bound to a session only when it is called.
-
-        Args:
-            workspace: The files.
-            tool: The lookup.
-            max_tokens: Of each answer.
-        """
+        """Offer *tool*, which is bound to a session only when it is called; *max_tokens* limits each answer."""
         super().__init__()
         self.name = tool.name
         self.description = tool.description
@@ -74,10 +68,7 @@ def workspace_tools(workspace: LocalWorkspace, *, max_tokens: int = _LOOKUP_TOKE
     """Return `read`, `grep`, `search`, `glob` and `query` for a ``Toolkit``.
 
     Each call reaches the files of the calling agent's session alone, so one toolkit may serve several agents.
-
-    Args:
-        workspace: The files.
-        max_tokens: Of each answer.
+    *max_tokens* limits each answer.
 
     Raises:
         ConfigError: *max_tokens* is under 200.
@@ -89,12 +80,8 @@ def workspace_tools(workspace: LocalWorkspace, *, max_tokens: int = _LOOKUP_TOKE
 def default_instructions(workspace: LocalWorkspace, session_id: str, *, has_lookups: bool) -> str:
     """Return where archived messages and offloaded results are, and how to look them up.
 
-    The text is the same for each call of a session, so that a provider's prompt cache holds.
-
-    Args:
-        workspace: The files.
-        session_id: Of the agent.
-        has_lookups: The agent has buoyline's tools; without them, it uses its own.
+    The text is the same for each call of a session, so that a provider's prompt cache holds. Without buoyline's
+    lookups, the agent uses its own tools.
     """
     directory = workspace.files.reference(str(workspace.directory_of(session_id).relative_to(workspace.workdir)))
     how = (

@@ -119,17 +119,7 @@ class BlockOffloader:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workbench:
-    """All that the parts of a middleware share.
-
-    Attributes:
-        offloader: Stores results and archives messages.
-        abilities: Of the offloader.
-        counter: Counts the tokens of previews and summaries.
-        settings: Of the middleware.
-        on_event: Called with each event.
-        management: The document of the middleware, if it has one.
-        shown: The last summary of each session; see `show`.
-    """
+    """All that the parts of a middleware share; *counter* counts previews and summaries, *shown* is kept by `show`."""
 
     offloader: Offloader
     abilities: Abilities

@@ -12,7 +12,7 @@ from agentscope.model import ChatModelBase, ChatResponse, ChatUsage, FinishedRea
 
 from buoyline.compression.summarizers.attempts import Failure, FailureKind, Retries
 from buoyline.compression.summarizers.callables import ModelExchange, Question, Reply
-from buoyline.compression.summary import AgentRequest, Draft, Summarizer, SummaryRequest
+from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
 from buoyline.integrations.agentscope.agents import is_overflow, message_of, status_of, with_content
 
 _Answer = TypeVar("_Answer")
@@ -77,6 +77,9 @@ class AgentModelSummarizer:
             SummaryError: No answer could be used; it says why.
             asyncio.CancelledError: The model was interrupted.
         """
+        agent = request.agent if self._share_cache else None
+        if agent is not None and not all(isinstance(message, Msg) for message in agent.messages):
+            agent = None  # a window may have messages of any form
         return await ModelExchange(
             name=self.name,
             request=request,
@@ -84,13 +87,8 @@ class AgentModelSummarizer:
             retries=self._retries,
             max_tokens=int(self._model.context_size * (1 - OUTPUT_SHARE)),
             answer_tokens=request.max_tokens,
-            agent=self._agent_of(request),
+            agent=agent,
         ).draft()
-
-    def _agent_of(self, request: SummaryRequest) -> AgentRequest | None:
-        """Return the agent's request if ours is to begin with it, and can; a window may have messages of any form."""
-        agent = request.agent if self._share_cache else None
-        return agent if agent is not None and all(isinstance(message, Msg) for message in agent.messages) else None
 
     async def _send(self, question: Question) -> Reply:
         messages = _messages(question)
