@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, ref
 
@@ -70,13 +71,13 @@ class ShouldOffload(Protocol):
         ...
 
 
+@dataclass(slots=True)
 class Attachment:
     """An agent's storage, the results in it, and the tools that the plugin has given to the agent."""
 
-    def __init__(self, storage: WorkspaceStorage | BlockStorage, results: OffloadedResults) -> None:
-        """Store *results* in *storage*."""
-        self.storage, self.results = storage, results
-        self.tools = frozenset[str]()
+    storage: WorkspaceStorage | BlockStorage
+    results: OffloadedResults
+    tools: frozenset[str] = frozenset()
 
 
 class WorkspaceOffloader(Plugin):
@@ -199,11 +200,10 @@ class WorkspaceOffloader(Plugin):
     ) -> list[WorkspaceTool]:
         if not self._has_lookups or not isinstance(storage, WorkspaceStorage):
             return []
-        workspace = storage.workspace
-        if not isinstance(workspace, LocalWorkspace):
+        if not isinstance(storage.workspace, LocalWorkspace):
             return []
         lookups = SessionLookups(
-            workspace, storage.session_id, messages, max_tokens=self._answer_tokens, counter=self._counter
+            storage.workspace, storage.session_id, messages, max_tokens=self._answer_tokens, counter=self._counter
         )
 
         def answer_of(name: str) -> Answer:
