@@ -433,7 +433,7 @@ async def test_sessions_are_listed_by_their_own_ids(workspace: LocalWorkspace) -
 
 
 def test_an_unknown_durability_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="fsync, batch, off"):
+    with pytest.raises(ConfigError, match="fsync, off"):
         LocalWorkspace(tmp_path, durability="maybe")
 
 
