@@ -213,10 +213,11 @@ def test_the_request_in_progress_is_quoted_once() -> None:
     assert "In progress" not in _extract(SESSION[:9]).fields["next_steps"]
 
 
-def test_what_was_announced_is_no_next_step_once_it_was_tried_or_answered() -> None:
+def test_what_was_announced_is_no_open_step_once_it_was_tried_or_answered() -> None:
     announced = {**_call("Bash", "1", command="make all"), "content": "Good. Now let me build it."}
     done = [_said("user", "go"), announced, _result("1", "built out_7.bin")]
-    assert "let me build" not in _extract(done).fields["next_steps"]
+    steps = _extract(done).fields["next_steps"]
+    assert steps == "- The agent was at: “Good. Now let me build it.” [transcript.md:11-19]"
     asked = [_said("user", "go"), _said("assistant", "Both work. Shall I delete old.py?"), _said("user", "No.")]
     assert "- Shall I delete" not in _extract(asked).fields["next_steps"]
 

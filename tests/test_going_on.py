@@ -163,12 +163,11 @@ def test_what_was_done_comes_before_what_was_looked_up_for_it() -> None:
     assert "book_flight: flight HAT001, HAT002, HAT003" in _summaries(part, max_tokens=200).fields["current_state"]
 
 
-def test_what_the_agent_was_at_is_what_its_last_words_say() -> None:
+def test_what_the_agent_was_at_is_the_first_next_step_in_its_last_words() -> None:
     words = f"{'The loader is fine as it is. ' * 40}\n\nOnly the writer in app/store.py is left. Let me change that."
-    state = _summaries([TASK, *_did("1", "Bash", "ok", words, command="make all")], max_tokens=600).fields[
-        "current_state"
-    ]
-    assert "The agent was at: “Only the writer in app/store.py is left. Let me change that.”" in state
+    part = [TASK, *_did("1", "Bash", "ok", words, command="make all")]
+    steps = _summaries(part, max_tokens=600).fields["next_steps"]
+    assert steps.startswith("- The agent was at: “Only the writer in app/store.py is left. Let me change that.”")
 
 
 def test_an_answer_in_json_is_quoted_in_its_words() -> None:

@@ -151,6 +151,9 @@ ASKED_BEFORE: Final = frozenset({"task", "request", "working", "question", "corr
 MAX_ASKED: Final = 300
 """Newest sentences of the user that one may correct, besides the first."""
 
+INTENT_TOKENS: Final = 40
+"""Of the agent's last words before a call, however small the summary is: they say what it does next."""
+
 REPORT_LINES: Final = 24
 """A report of at most so many lines is cited whole if its quotation was cut."""
 
@@ -506,8 +509,8 @@ def _reports(conversation: Conversation) -> Iterator[Fact]:
     for source in agents:
         if source.message.calls:
             if source is agents[-1] and all(asked.index < source.index for asked in conversation.typed[-1:]):
-                text = limits.cut(last_words(source.message.text), limits.report // 2)
-                yield conversation.item("current_state", "intent", text, source, weight=FACTS["intent"])
+                text = limits.cut(last_words(source.message.text), max(limits.report // 2, INTENT_TOKENS))
+                yield conversation.item("next_steps", "intent", text, source, weight=FACTS["intent"])
             continue
         is_newest = source is newest
         if not (is_newest or source is agents[-1] or len(source.message.text) < MIN_CHARS):
@@ -617,5 +620,5 @@ def _awaited(conversation: Conversation) -> Iterator[Fact]:
             for position, sentence in enumerate(closing):
                 if not asks(sentence) and (offers(sentence) or not looks_ahead(sentence)):
                     continue
-                text = limits.cut(sentence, limits.report // 2)
+                text = limits.cut(sentence, max(limits.report // 2, INTENT_TOKENS))
                 yield conversation.item(FIELD, "closing", text, source, weight=FACTS["closing"], order=position)

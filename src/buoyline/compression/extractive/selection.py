@@ -45,10 +45,10 @@ ASKED_TOKENS: Final = 340
 SHARES: Final[Mapping[str, float]] = MappingProxyType(
     {
         "task_overview": 0.22,
-        "current_state": 0.28,
+        "current_state": 0.26,
         "next_steps": 0.08,
         "important_discoveries": 0.32,
-        STRINGS_FIELD: 0.18,
+        STRINGS_FIELD: 0.2,
     }
 )
 """In the order in which the fields choose. Unused tokens go to the next field."""
@@ -106,7 +106,7 @@ TASK_TOKENS: Final = 100
 REQUEST_KIND: Final = "request"
 
 PLAN_KIND: Final = "todo"
-PLAN_SHARE: Final = 0.25
+PLAN_SHARE: Final = 0.3
 PLAN_TOKENS: Final = 300
 """For what is open in the plan, before the fields get their shares: with 400 tokens, one step of four was said."""
 
