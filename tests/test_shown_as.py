@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from buoyline import ContextConfig, ContextWindow
-from buoyline.errors import BuoylineError, ConfigError, StorageError
+from buoyline.errors import BuoylineError, ConfigError, InvalidNameError, StorageError
 from buoyline.lookups import glob, grep, lookup_tools, query, read, retrieval_tool, retrieve
 from buoyline.maintenance.verify import verify
 from buoyline.workspace import LocalWorkspace
@@ -111,6 +111,69 @@ async def test_a_result_that_is_read_again_by_its_mapped_path_is_not_stored_agai
     assert found == reference
     assert await workspace.holds(found, LOG)
     assert not await workspace.holds(found, "other")
+
+
+async def test_what_the_context_of_a_moved_workspace_names_is_still_found(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    window, _ = await run(LocalWorkspace(old))
+    await window.compress(force=True)
+    old.rename(new)
+    workspace = LocalWorkspace(new)
+    shown = json.dumps((await ContextWindow.resume(workspace, "s1")).messages)
+    result = f"{old}/sessions/s1/{next(new.glob('sessions/s1/tool_result-*')).name}"
+    transcript = f"{old}/sessions/s1/transcript.md"
+    assert transcript in shown
+    for path in (transcript, result, f"[{result}:2-3]"):
+        assert read(workspace, path, session="s1").lines
+        assert retrieve(workspace, path, session="s1").text
+        assert grep(workspace, ".", path, session="s1").total
+    assert query(workspace, result, "SELECT count(*) FROM lines", session="s1").lines
+    (blob,) = (new / "data").iterdir()
+    assert retrieve(workspace, f"{old}/data/{blob.name}", session="s1").media
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "own.txt",
+        "data/own.txt",
+        "data",
+        "sessions/own.txt",
+        "sessions/s1",
+        "sessions/s1/nothing.txt",
+        "sessions/s1/below/own.txt",
+        "sessions/s1/.own.txt",
+        "sessions/.own/own.txt",
+        "sessions/s1/../s1/transcript.md",
+        "sessions/../sessions/s1/transcript.md",
+        "sessions/s2/transcript.md",
+        "sessions/s1/..",
+    ],
+)
+async def test_a_path_of_another_place_leads_to_nothing_but_files_of_the_session(tmp_path: Path, path: str) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    for session in ("s1", "s2"):
+        await workspace.offload_context(session, [{"role": "user", "content": "hello"}])
+    for own in ("", "data", "sessions", "sessions/s1/below", "sessions/.own"):
+        (tmp_path / own).mkdir(exist_ok=True)
+        (tmp_path / own / "own.txt").write_text("secret")
+    (tmp_path / "sessions/s1/.own.txt").write_text("secret")
+    tools = {tool.name: tool for tool in lookup_tools(workspace, "s1")}
+    answer = await tools["read"].call(path=f"/old/{path}")
+    assert answer.startswith("Error: ")
+    assert f"lies outside the workspace {tmp_path}" in answer
+
+
+def test_a_path_of_another_place_leads_through_no_link(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path / "w")
+    asyncio.run(workspace.offload_context("s1", [{"role": "user", "content": "hello"}]))
+    (tmp_path / "secret.txt").write_text("secret")
+    (tmp_path / "w/sessions/s1/link.txt").symlink_to(tmp_path / "secret.txt")
+    (tmp_path / "w/sessions/linked").symlink_to(tmp_path)
+    with pytest.raises(StorageError):
+        read(workspace, "/old/sessions/s1/link.txt")
+    with pytest.raises(InvalidNameError, match="outside"):
+        read(workspace, "/old/sessions/linked/secret.txt")
 
 
 @pytest.mark.parametrize("shown_as", ["workspace", "/", "/a/", "/a/../b", "//", "./x", "/a//b", ""])

@@ -178,10 +178,11 @@ def resolve_path(
     """Find the file or directory, and the lines, that *path* means.
 
     *path* is absolute below the workdir, or relative to the directory of *session* or to the workdir, or a
-    ``workspace:///data/`` reference. Else it is the plain name of a file, a section such as ``summary 3`` or
-    ``summaries.jsonl:3``, the id of a call or the unique beginning of an id; with *session* only its names and ids
-    count. ``:120``, ``:120-135`` or ``:120-135,141`` after it cites these lines, ``:-60`` the last 60, and ``:-60--20``
-    these without the last 19. The brackets of a citation may be there.
+    ``workspace:///data/`` reference, or the absolute path that a file of a session or a blob had before the workspace
+    was moved. Else it is the plain name of a file, a section such as ``summary 3`` or ``summaries.jsonl:3``, the id of
+    a call or the unique beginning of an id; with *session* only its names and ids count. ``:120``, ``:120-135`` or
+    ``:120-135,141`` after it cites these lines, ``:-60`` the last 60, and ``:-60--20`` these without the last 19. The
+    brackets of a citation may be there.
 
     Raises:
         ConfigError: *path* cites something that cannot be lines.
@@ -194,13 +195,14 @@ def resolve_path(
     directory = "" if session is None else directory_of(workspace, session)
     refused: InvalidNameError | None = None
     for spelled in spellings(path):
-        try:
-            for name, lines in _readings(spelled):
+        for name, lines in _readings(spelled):
+            try:
                 found = _existing(workspace, name, directory, confined=confined)
-                if found is not None:
-                    return _cited(workspace, found, lines)
-        except InvalidNameError as error:  # it may still be an id
-            refused = refused or error
+            except InvalidNameError as error:  # it may still be a citation or an id
+                refused = refused or error
+                continue
+            if found is not None:
+                return _cited(workspace, found, lines)
     for spelled in spellings(path):
         for name, lines in _readings(spelled):
             if found := _file_named(workspace, name, session):
@@ -323,31 +325,57 @@ def _nothing(workspace: ReadableWorkspace, path: str, session: str | None, *, co
 
 def _existing(workspace: ReadableWorkspace, path: str, directory: str, *, confined: bool) -> str | None:
     """Return the name of the file or directory at *path*, in the session's *directory* first; None without one."""
+    parts = _parts(path)
+    is_outside = parts.is_absolute() and not any(parts.is_relative_to(root) for root in workspace.roots)
+    names = _names_elsewhere(parts) if is_outside else _names(workspace, path, directory)
+    if confined:
+        names = [name for name in names if f"{name}/".startswith(f"{directory}/") or layout.digest_in(name) is not None]
+    found = next((name for name in names if _is_there(workspace, name)), None)
+    if is_outside and found is None:
+        raise InvalidNameError(path, f"lies outside the workspace {workspace.roots[0]}")
+    return found
+
+
+def _names(workspace: ReadableWorkspace, path: str, directory: str) -> list[str]:
+    """Return the names that *path* may mean, best first."""
     relative, is_absolute = _relative(workspace, path)
     names = [relative] if is_absolute or not directory else [f"{directory}/{relative}".rstrip("/"), relative]
     blob = f"{layout.DATA}/{relative}"
-    names += [blob] if layout.digest_in(blob) is not None else []
-    if confined:
-        names = [name for name in names if f"{name}/".startswith(f"{directory}/") or layout.digest_in(name) is not None]
-    return next((name for name in names if _is_there(workspace, name)), None)
+    return [*names, *([blob] if layout.digest_in(blob) is not None else [])]
 
 
-def _relative(workspace: ReadableWorkspace, path: str) -> tuple[str, bool]:
-    """Return *path* relative to the workdir, and whether it was absolute."""
-    blob = layout.blob_behind(path)
-    if blob is not None:
-        return blob, True
+def _names_elsewhere(parts: PurePosixPath) -> list[str]:
+    """Return the name of a file that the workspace had under another path, before it was moved or shown elsewhere.
+
+    Only files of a session and blobs have one: any path may end like that of another file.
+    """
+    blob = f"{parts.parent.name}/{parts.name}"
+    if ".." in parts.parts:
+        return []
+    if layout.digest_in(blob) is not None:
+        return [blob]
+    is_of_session = parts.parent.parent.name == layout.SESSIONS and "/." not in f"/{blob}"
+    return [f"{layout.SESSIONS}/{blob}"] if is_of_session else []
+
+
+def _parts(path: str) -> PurePosixPath:
     try:
         is_spelled = bool(path) and "\0" not in path and bool(os.fsencode(path))
     except UnicodeEncodeError:
         is_spelled = False
     if not is_spelled:
         raise InvalidNameError(path, "a path must not be empty, or hold NUL or lone surrogates")
+    return PurePosixPath(path)
+
+
+def _relative(workspace: ReadableWorkspace, path: str) -> tuple[str, bool]:
+    """Return *path*, which is not outside the workspace, relative to the workdir, and whether it was absolute."""
+    blob = layout.blob_behind(path)
+    if blob is not None:
+        return blob, True
     parts = PurePosixPath(path)
     has_root = parts.is_absolute() or "://" in path
     inside = [parts.relative_to(root) for root in workspace.roots if parts.is_relative_to(root)] if has_root else []
-    if parts.is_absolute() and not inside:
-        raise InvalidNameError(path, f"lies outside the workspace {workspace.roots[0]}")
     parts = inside[0] if inside else parts
     if ".." in parts.parts:
         raise InvalidNameError(path, "must not hold '..'; give it relative to the workdir")
