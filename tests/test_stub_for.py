@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from buoyline import ContextWindow
+from buoyline.errors import ConfigError, MessageError
 from buoyline.messages import Text, ToolResult
 from buoyline.messages.registry import detect
 from buoyline.offloader import stub, stub_for
@@ -84,6 +85,24 @@ async def test_a_redacted_result_shows_no_secret() -> None:
     shown = await stub_for(workspace, "s1", result("hunter2\n" * 2_000), max_tokens=300)
     assert "[secret]" in shown
     assert "hunter2" not in shown
+
+
+async def test_a_message_of_a_tool_is_a_result_too() -> None:
+    message = {"role": "tool", "tool_call_id": "call-1", "content": LOG}
+    shown = await stub_for(MemoryWorkspace(), "s1", message, max_tokens=300)
+    assert "tool_result-call-1.txt" in shown
+
+
+@pytest.mark.parametrize("message", [{"role": "user", "content": "hello"}, LOG, None])
+async def test_what_is_no_result_is_refused(message: Any) -> None:
+    with pytest.raises(MessageError):
+        await stub_for(MemoryWorkspace(), "s1", message)
+
+
+@pytest.mark.parametrize("max_tokens", [-1, 0, 1.5, None, True])
+async def test_a_limit_that_is_no_number_of_tokens_is_refused(max_tokens: Any) -> None:
+    with pytest.raises(ConfigError, match="max_tokens"):
+        await stub_for(MemoryWorkspace(), "s1", result(LOG), max_tokens=max_tokens)
 
 
 async def test_an_offloader_with_two_methods_is_enough() -> None:

@@ -12,7 +12,8 @@ from typing import Final
 
 from buoyline.messages import Message, ToolResult
 from buoyline.messages.model import ResultPart, text_in
-from buoyline.offloader.policy import is_smaller, is_too_large
+from buoyline.messages.registry import read_result
+from buoyline.offloader.policy import is_smaller, is_too_large, require_count
 from buoyline.offloader.protocol import Offloader, StoredResult, abilities_of
 from buoyline.offloader.transcript import reference_line_for
 from buoyline.offloader.view import view_of
@@ -212,7 +213,7 @@ def blocks_to_offload(blocks: Sequence[ResultBlock], limit: int, stub_tokens: in
 async def stub_for(
     offloader: Offloader,
     session_id: str,
-    result: ToolResult,
+    result: object,
     *,
     max_tokens: int = 1_000,
     counter: TextCounter | None = None,
@@ -226,7 +227,7 @@ async def stub_for(
     Args:
         offloader: The workspace that keeps the result, or any other offloader.
         session_id: The session that the result belongs to.
-        result: The whole result.
+        result: The whole result: a tool message, a tool result block, or a `ToolResult`.
         max_tokens: The most that the text takes. Only the notice with the path is never cut.
         counter: By default o200k.
         retrieval_tool: The name of the tool that reads offloaded results, if the agent has one.
@@ -236,6 +237,8 @@ async def stub_for(
         images or other media. Otherwise its stub, then one line for each of its media.
 
     Raises:
+        ConfigError: *max_tokens* is no whole number above 0; nothing was stored.
+        MessageError: *result* is no tool result; nothing was stored.
         RedactionError: A redaction hook failed; nothing was stored.
         StorageError: The file system refused.
 
@@ -248,7 +251,9 @@ async def stub_for(
         >>> print(asyncio.run(stub_for(MemoryWorkspace(), "s1", result, max_tokens=200)).partition("]")[0])
         [Tool result offloaded: 5,000 lines, about 34,000 tokens
     """
+    require_count("max_tokens", max_tokens)
     counter = counter or default_counter()
+    result = read_result(result)
     if not is_too_large(result, max_tokens, counter) and len(result.texts) == len(result.parts):
         return result.text
     abilities = abilities_of(offloader)
