@@ -437,6 +437,18 @@ def test_an_unknown_durability_is_refused_with_those_there_are(tmp_path: Path) -
         LocalWorkspace(tmp_path, durability="maybe")
 
 
+@pytest.mark.parametrize("seconds", [None, "1", float("nan"), -1, True])
+def test_a_time_to_wait_for_a_lock_that_is_none_is_refused_at_once(tmp_path: Path, seconds: Any) -> None:
+    with pytest.raises(ConfigError, match="lock_timeout_s"):
+        LocalWorkspace(tmp_path, lock_timeout_s=seconds)
+
+
+@pytest.mark.parametrize("shown_as", [5, b"/mnt/files"])
+def test_a_path_for_agents_that_is_no_text_is_refused(tmp_path: Path, shown_as: Any) -> None:
+    with pytest.raises(ConfigError, match="shown_as"):
+        LocalWorkspace(tmp_path, shown_as=shown_as)
+
+
 async def test_a_cancelled_call_returns_when_its_work_has_ended_and_its_repetition_stores_once(
     workspace: LocalWorkspace,
 ) -> None:

@@ -69,13 +69,15 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
                 is in the workspace's records, so another process may give another path.
 
         Raises:
-            ConfigError: *durability* is not one of the two, *quotas* is no `Quotas`, a hook cannot be called, or
-                *shown_as* is no absolute path.
+            ConfigError: *durability* is not one of the two, *lock_timeout_s* is no number from 0 on, *quotas* is no
+                `Quotas`, a hook cannot be called, or *shown_as* is no absolute path.
             UnsupportedPlatformError: Neither Linux nor macOS.
         """
         if durability not in _DURABILITY:
             raise ConfigError("durability", f"{durability!r} is not one of {', '.join(_DURABILITY)}")
-        if shown_as is not None and (not shown_as.strip("/") or posixpath.normpath(f"/{shown_as[1:]}") != shown_as):
+        if not _is_time(lock_timeout_s):
+            raise ConfigError("lock_timeout_s", f"{lock_timeout_s!r} is no number of seconds from 0 on")
+        if shown_as is not None and not _is_absolute(shown_as):
             raise ConfigError("shown_as", f"{shown_as!r} is no absolute path such as '/workspace'")
         self.workdir = Path(workdir).absolute()
         super().__init__(
@@ -150,6 +152,14 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
     def roots(self) -> tuple[str, ...]:
         """What absolute references begin with; the first is given out."""
         return self._tree.shown_as, str(self.workdir), os.path.realpath(self.workdir)
+
+
+def _is_time(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0  # false for nan
+
+
+def _is_absolute(path: object) -> bool:
+    return isinstance(path, str) and bool(path.strip("/")) and posixpath.normpath(f"/{path[1:]}") == path
 
 
 # The changes that gc and repair make to a workspace. They read it through `ReadableWorkspace`.
