@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from buoyline import Compressor, ContextConfig, ContextWindow, Draft, LocalWorkspace, SummaryRequest
-from buoyline.errors import ConfigError, MessageError
+from buoyline.errors import ConfigError, MessageError, StaleWindowError
 from buoyline.tokens import HeuristicCounter, TextCounter, as_text_counter, default_counter
 
 SYSTEM = {"role": "system", "content": "Be exact."}
@@ -47,6 +47,30 @@ async def test_a_second_compression_carries_on_what_the_first_held(tmp_path: Pat
     assert second is not None
     assert second.summary.messages[0] == index
     assert "OPS-0" in second.summary.text
+
+
+@pytest.mark.parametrize("count", [20, 60])
+async def test_a_second_compression_without_its_place_in_the_session_says_what_to_pass(
+    tmp_path: Path, count: int
+) -> None:
+    compressor = Compressor(LocalWorkspace(tmp_path, durability="off"))
+    found = await compressor.compress("s1", conversation(20), size=4000)
+    assert found is not None
+    archived = (tmp_path / "sessions/s1/context.jsonl").read_bytes()
+    later = [*found.prefix, *found.kept, *conversation(count)[1:]]
+    with pytest.raises(StaleWindowError, match=r"first=.*previous="):
+        await compressor.compress("s1", later, size=4000)
+    assert (tmp_path / "sessions/s1/context.jsonl").read_bytes() == archived
+
+
+async def test_other_messages_under_the_indexes_of_archived_ones_are_refused_with_what_to_pass(tmp_path: Path) -> None:
+    compressor = Compressor(LocalWorkspace(tmp_path, durability="off"))
+    messages = conversation(20)
+    await compressor.compress("s1", messages, size=4000)
+    await compressor.compress("s1", messages, size=4000)  # the same messages are the same batch
+    others = [{**message, "content": message["content"].replace("a", "e")} for message in messages]
+    with pytest.raises(StaleWindowError, match=r"first=.*previous="):
+        await compressor.compress("s1", others, size=4000)
 
 
 def quarters(text: str) -> int:

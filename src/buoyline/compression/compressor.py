@@ -44,7 +44,7 @@ from buoyline.compression.summary import (
     require_draft,
 )
 from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, render, with_resolved_pointers
-from buoyline.errors import ConfigError, NotFoundError, SummaryError
+from buoyline.errors import ConfigError, ConflictError, NotFoundError, StaleWindowError, SummaryError
 from buoyline.messages import Message, Text, ToolResult
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.messages.times import now
@@ -282,6 +282,13 @@ class CompressionResult:
     kept: list[Any]
 
 
+_NEXT_CALL: Final = (
+    "after a result, pass its kept messages and new ones without its prefix, "
+    "first=result.summary.messages[1] and previous=result.summary.draft"
+)
+"""A hint: the messages may have been compressed before."""
+
+
 class Compressor:
     """Archives messages and summarizes them with citations of the archive.
 
@@ -357,10 +364,10 @@ class Compressor:
 
         Args:
             session_id: At the offloader.
-            messages: Native messages of the context, in order, without an earlier summary.
+            messages: Native messages of the context, in order, without the prefix of an earlier result.
             size: Tokens of the window.
-            first: Session index of the first message.
-            previous: Draft of the replaced summary, to carry on its facts.
+            first: Session index of the first message: ``summary.messages[1]`` of the earlier result, if there is one.
+            previous: Draft of the replaced summary, ``summary.draft`` of that result, to carry on its facts.
             config: Default: the compressor's own.
             focus: What to keep above all, in words.
 
@@ -370,6 +377,7 @@ class Compressor:
         Raises:
             ConfigError: *size*, *config* or *focus* is invalid; nothing was written.
             MessageError: One of *messages* is no message; nothing was written.
+            StaleWindowError: Other messages are archived from *first* on; nothing was changed.
             StorageError: The file system refused; nothing was changed.
         """
         settings, size = self._settings(config), require_size(size)
@@ -380,7 +388,13 @@ class Compressor:
         if cut == 0:
             return None
         span = MessageRange(session_id, first, list(messages[:cut]), sum(counts[:cut]))
-        location = await self.archive(span)
+        try:
+            location = await self.archive(span)
+        except StaleWindowError as error:
+            raise StaleWindowError(session_id, error.reason, _NEXT_CALL) from error
+        except ConflictError as error:
+            reason = f"messages {first}-{span.end - 1} of its archive are others"
+            raise StaleWindowError(session_id, reason, _NEXT_CALL) from error
         limit = settings.summary_limit(size)
         summary = await self.summarize(
             span, location, previous=previous, max_tokens=limit, config=settings, focus=focus
