@@ -29,7 +29,7 @@ from buoyline.errors import (
 )
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages.registry import detect
-from buoyline.tokens import default_counter
+from buoyline.tokens import HeuristicCounter, default_counter
 from buoyline.window import ContextCompressed, Event, ResultOffloaded
 from buoyline.window.held_window import HeldContext, HeldWindow
 
@@ -953,6 +953,45 @@ async def test_settings_of_a_newer_buoyline_do_not_end_a_resume(tmp_path: Path) 
 def test_an_object_that_cannot_do_its_part_is_refused_when_the_window_is_built(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(options))):
         ContextWindow(session_id="s1", **options)
+
+
+@pytest.mark.parametrize("tools", [5, 0, "read", b"", {"name": "read"}])
+def test_tools_that_are_no_list_are_refused_when_the_window_is_built(tools: Any) -> None:
+    with pytest.raises(ConfigError, match=r"tools: .*pass \[tool, ...\]"):
+        ContextWindow(session_id="s1", tools=tools)
+
+
+@pytest.mark.parametrize("counter", [5, "gpt-4o", HeuristicCounter])
+def test_a_counter_that_cannot_count_is_refused_when_the_window_is_built(counter: Any) -> None:
+    with pytest.raises(ConfigError, match=r"counter: .*pass an object with count\(text\)"):
+        ContextWindow(session_id="s1", counter=counter)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("focus", 5, "a text that says what to keep"),
+        ("focus", ["tests"], "a text that says what to keep"),
+        *(("before", value, "of the first message to keep") for value in ("x", 1.5, True)),
+    ],
+)
+async def test_an_argument_of_a_compaction_that_cannot_be_meant_is_refused_before_anything_is_archived(
+    tmp_path: Path, name: str, value: Any, expected: str
+) -> None:
+    opened = window(tmp_path)
+    await opened.add({"role": "user", "content": "hello"})
+    held = await opened.prepare()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(ConfigError, match=f"{name}: .*{expected}"):
+        await opened.compress(force=True, **{name: value})
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert opened.messages == held
+
+
+def test_a_focus_of_a_request_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    wrong: Any = 5
+    with pytest.raises(ConfigError, match="focus"):
+        window(tmp_path).request_compression(wrong)
 
 
 async def test_a_configuration_of_one_call_is_refused_if_it_is_none(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from buoyline.compression.citations import (
     verified_claims,
     with_checked_citations,
 )
-from buoyline.compression.config import ContextConfig, config_of, require_focus, require_size
+from buoyline.compression.config import ContextConfig, config_of, counter_of, require_focus, require_size
 from buoyline.compression.extractive.conversation import Conversation
 from buoyline.compression.extractive.summarizer import Extractive, carried, conversation_of, extract, with_state
 from buoyline.compression.identifiers import WORD
@@ -52,7 +52,7 @@ from buoyline.offloader import Abilities, Offloader, ResultStreams, StoredResult
 from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import previewed_lines
 from buoyline.offloader.transcript import is_reference_line
-from buoyline.tokens import TokenCounter, as_text_counter, default_counter
+from buoyline.tokens import TokenCounter
 from buoyline.tokens.messages import count_message
 
 # Facts beside a summary that a model or a function wrote.
@@ -321,10 +321,7 @@ class Compressor:
         self._offloader = offloader
         self._abilities: Abilities = abilities_of(offloader)
         self._config = config_of(config)
-        try:
-            self._counter = default_counter() if counter is None else as_text_counter(counter)
-        except TypeError as error:
-            raise ConfigError("counter", str(error)) from error
+        self._counter = counter_of(counter)
         self._fallback = Extractive()
         self._summarizer: Summarizer = self._fallback if summarizer is None else summarizer_from(summarizer)
         self._emit: OnSummaryEvent = on_event or (lambda _: None)

@@ -1,6 +1,6 @@
 """The settings of a window, checked before anything is done with them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
@@ -111,6 +111,30 @@ def require_methods(name: str, value: object, *methods: str) -> None:
     if value is not None and not all(callable(getattr(value, method, None)) for method in methods):
         hint = f"; {instead_of(value)}" if name == "offloader" else ""
         raise ConfigError(name, f"{type(value).__name__} has not {' and '.join(methods)}{hint}")
+
+
+def tools_of(tools: Iterable[Any] | None) -> list[Any]:
+    """Return the definitions of *tools* as a list; empty for None.
+
+    Raises:
+        ConfigError: *tools* is one definition, a text, or nothing to iterate over.
+    """
+    if tools is None:
+        return []
+    kind = type(tools).__name__
+    if isinstance(tools, str | bytes | Mapping) or not hasattr(tools, "__iter__"):
+        raise ConfigError("tools", f"{kind} is no list of tool definitions; pass [tool, ...]")
+    return list(tools)
+
+
+def require_index(before: object) -> None:
+    """Check that *before* is None or an index; one below 0 is that of no message, as in a session with few of them.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if before is not None and (isinstance(before, bool) or not isinstance(before, int)):
+        raise ConfigError("before", f"{before!r} is no session index; pass that of the first message to keep")
 
 
 def size_of(size: object, model: str | None) -> int:

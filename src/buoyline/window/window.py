@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
-from buoyline.compression.config import ContextConfig, config_of
+from buoyline.compression.config import ContextConfig, config_of, counter_of, require_focus
 from buoyline.compression.extractive.summarizer import Extractive
 from buoyline.errors import NotFoundError
 from buoyline.management import ContextManagement, ManagementReport
@@ -18,7 +18,6 @@ from buoyline.messages.registry import dialect_named
 from buoyline.messages.times import now
 from buoyline.offloader import ModelCall, Offloader, StoredResult, ToolOutput, WindowState
 from buoyline.offloader.protocol import abilities_of
-from buoyline.tokens import as_text_counter, default_counter
 from buoyline.tokens.messages import count_result
 from buoyline.tokens.usage import model_of, usage_of
 from buoyline.window.budget import Request, TokenBudget
@@ -43,10 +42,12 @@ from buoyline.window.settings import (
     document_of,
     output_room,
     own_document_of,
+    require_index,
     require_known,
     require_methods,
     settings_to_json,
     size_of,
+    tools_of,
 )
 from buoyline.window.state import Entry, State, entry_beside, view_of
 from buoyline.window.tasks import LoopLock, completed
@@ -148,7 +149,7 @@ class ContextWindow:
         require_methods("should_offload", should_offload, "__call__")
         require_methods("summarizers", advanced.get("summarizers"), "items")
         self.session_id = session_id
-        counter_ = default_counter() if counter is None else as_text_counter(counter)
+        counter_ = counter_of(counter)
         abilities = self._abilities = abilities_of(offloader)
         # Only a workspace has what an agent then looks up, and a document says itself when to compact.
         may_choose = config is None and management is None and abilities.archive is not None
@@ -169,7 +170,7 @@ class ContextWindow:
             should_offload,
             can_store=offloader is not None,
         )
-        budget = TokenBudget(self.size, self.max_output_tokens, counter_, system, list(tools or ()))
+        budget = TokenBudget(self.size, self.max_output_tokens, counter_, system, tools_of(tools))
         budget.asks_model = summarizer is not None and not isinstance(summarizer, Extractive)
         log = ContextLog(abilities.windows, session_id)
         if self._records_stubs_late and abilities.windows is not None and abilities.results is not None:
@@ -387,6 +388,7 @@ class ContextWindow:
 
     def request_compression(self, focus: str = "") -> "Plan | None":
         """Let the next `prepare` compact; None if that saves too little."""
+        require_focus(focus)
         decided = self._engine.compaction.planned(self.config)
         if decided.archived_tokens < _WORTH_ASKING_TOKENS:
             return None
@@ -404,6 +406,8 @@ class ContextWindow:
     ) -> "Summary | None":
         """Compact now if above the trigger; *force* and *before* do in any case."""
         settings, context = self.config if config is None else config_of(config), self._context
+        require_focus(focus)
+        require_index(before)
         await self._settle(self.management)
         is_asked = force or before is not None
         if not is_asked and not context.budget.exceeds(context.whole, settings):
