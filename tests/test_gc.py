@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thirds import STEP, each_third
 
+from buoyline import ContextWindow
 from buoyline.errors import BuoylineError, ConfigError, CorruptError, LockTimeout, NotFoundError, StaleWindowError
 from buoyline.maintenance.gc import GcReport, Retention, collect, former_reference_line, former_references
 from buoyline.maintenance.repair import repair
@@ -331,6 +333,28 @@ def test_a_writer_that_knew_the_session_begins_it_anew_or_is_told(workdir: Path)
 
     asyncio.run(run())
     assert verify(LocalWorkspace(workdir)).is_sound
+
+
+@pytest.mark.parametrize("is_archived", [False, True])
+async def test_an_open_window_of_a_removed_session_says_so_and_its_messages_can_be_added_to_another(
+    tmp_path: Path, *, is_archived: bool
+) -> None:
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    window = ContextWindow(offloader=workspace, session_id="s1", size=4_000)
+    for number in range(40):
+        await window.add({"role": "user", "content": f"Step {number}: look at part_{number}.py."})
+    if is_archived:
+        assert await window.compress(force=True)
+    held = await window.prepare()
+    collect(LocalWorkspace(tmp_path), Retention(max_sessions=0), grace_s=0, dry_run=False)
+    await window.add({"role": "user", "content": "next"})
+    for call in (window.prepare, window.save, partial(window.compress, force=True)):
+        with pytest.raises(StaleWindowError, match=r"it was removed, as by `buoyline gc`.*begin a new ContextWindow"):
+            await call()
+    again = ContextWindow(offloader=workspace, session_id="s1", size=4_000)
+    for each in window.messages:
+        await again.add(each)
+    assert await again.prepare() == [*held, {"role": "user", "content": "next"}]
 
 
 def test_a_session_that_is_held_stays_with_its_blobs_and_all_else_goes(workdir: Path) -> None:

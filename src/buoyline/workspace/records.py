@@ -25,7 +25,8 @@ def check_writer(known: JournalState, session_id: str, writer: str) -> None:
         StaleWindowError: Another writer began or claimed the window, or the session was removed meanwhile.
     """
     if writer and not known.windows:
-        raise StaleWindowError(session_id, "its window is not there any more")
+        reason = "it was removed, as by `buoyline gc`, or its window was never begun"
+        raise StaleWindowError(session_id, reason, "begin a new ContextWindow and add `window.messages` to it")
     if writer and known.writer and writer != known.writer:
         raise StaleWindowError(session_id, "another window has gone on with it")
 
