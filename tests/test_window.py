@@ -955,6 +955,44 @@ def test_an_object_that_cannot_do_its_part_is_refused_when_the_window_is_built(o
         ContextWindow(session_id="s1", **options)
 
 
+GEMINI = {"role": "user", "parts": [{"text": "hello"}]}
+
+
+@pytest.mark.parametrize("dialect", [None, "openai", "anthropic", "bedrock", "agentscope"])
+async def test_a_message_whose_text_no_dialect_reads_is_refused(tmp_path: Path, dialect: str | None) -> None:
+    opened = window(tmp_path, dialect=dialect)
+    with pytest.raises(MessageError, match=r"'parts' without 'content' .*agentscope, anthropic, bedrock, openai"):
+        await opened.add(GEMINI)
+    with pytest.raises(MessageError, match="'parts'"):
+        await opened.follow([GEMINI])
+    assert opened.messages == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user"},
+        {"role": "user", "content": ""},
+        {"role": "user", "content": "hello", "parts": [{"type": "text", "text": "hello"}]},
+        {**call("c"), "content": None, "parts": []},
+        {"role": "assistant", "refusal": "no", "parts": []},
+    ],
+)
+async def test_odd_messages_are_not_refused(tmp_path: Path, message: dict[str, Any]) -> None:
+    opened = window(tmp_path)
+    await opened.add(message)
+    assert await opened.prepare() == [message]
+
+
+async def test_a_window_that_holds_a_message_without_readable_text_is_resumed(tmp_path: Path) -> None:
+    """Older versions took it."""
+    workspace = LocalWorkspace(tmp_path, durability="off")
+    opened = ContextWindow(session_id="s1", offloader=workspace)
+    await opened.prepare()
+    await workspace.extend_window("s1", [GEMINI], [])
+    assert (await ContextWindow.resume(workspace, "s1")).messages == [GEMINI]
+
+
 @pytest.mark.parametrize("tools", [5, 0, "read", b"", {"name": "read"}])
 def test_tools_that_are_no_list_are_refused_when_the_window_is_built(tools: Any) -> None:
     with pytest.raises(ConfigError, match=r"tools: .*pass \[tool, ...\]"):

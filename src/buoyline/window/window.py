@@ -14,7 +14,7 @@ from buoyline.errors import NotFoundError
 from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.settings import explained
 from buoyline.messages import Converted, convert
-from buoyline.messages.registry import dialect_named
+from buoyline.messages.registry import dialect_named, require_content
 from buoyline.messages.times import now
 from buoyline.offloader import ModelCall, Offloader, StoredResult, ToolOutput, WindowState
 from buoyline.offloader.protocol import abilities_of
@@ -291,6 +291,7 @@ class ContextWindow:
             pinned=pinned,
             by_hand=offload,
         )
+        require_content(message, entry.message)
         # Another message may have come while a large one was counted in a thread.
         entry = replace(entry, index=self.added, added=added)
         self._context.inbox = self._context.inbox.extended([entry])
