@@ -355,6 +355,36 @@ async def test_a_fork_before_anything_was_handed_out_writes_nothing() -> None:
     assert await window.prepare() == [*talk(1, 2), *talk(7, 8)]
 
 
+@pytest.mark.parametrize("is_archived", [False, True])
+async def test_a_fork_stores_the_messages_that_were_not_handed_out_yet_too(
+    tmp_path: Path, *, is_archived: bool
+) -> None:
+    window, held = window_of(LocalWorkspace(tmp_path)), talk(0, 3)
+    await window.follow(held[:3])
+    await window.prepare()
+    if is_archived:
+        await window.compress(before=2)
+    await window.follow(held)  # a prepare that failed, such as for want of space, leaves it at that
+    followed = await window.follow([held[0], user("something else")])
+    assert followed.removed == 5
+    await window.prepare()
+    stored = "".join(path.read_text("utf-8") for path in tmp_path.glob("sessions/s1/*.*") if path.is_file())
+    assert [message["content"] for message in held if message["content"] not in stored] == []
+
+
+async def test_a_fork_among_messages_that_were_not_handed_out_yet_stores_them(tmp_path: Path) -> None:
+    window, held = window_of(LocalWorkspace(tmp_path)), talk(0, 3)
+    await window.follow(held[:2])
+    await window.prepare()
+    await window.follow(held)
+    edited = [*held[:4], user("something else")]
+    followed = await window.follow(edited)
+    assert followed == Followed(1, 2, 4, followed.reference)
+    lines = Path(followed.reference).read_text("utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == held[4:]
+    assert is_same(await window.prepare(), edited)
+
+
 async def test_without_an_offloader_a_fork_warns_of_the_loss() -> None:
     window = ContextWindow(session_id="s1")
     await window.follow(talk(0, 2))

@@ -12,7 +12,7 @@ from buoyline.messages.registry import detect, dialect_named
 from buoyline.window.compaction import BackgroundCompaction, Eviction
 from buoyline.window.context import Change, Replace
 from buoyline.window.events import HistoryForked
-from buoyline.window.state import Messages, State
+from buoyline.window.state import Entry, Messages, State
 
 MessageKey: TypeAlias = Callable[[Any], str]
 """Returns what identifies a native message for life, such as its id; empty for a message without one."""
@@ -222,14 +222,15 @@ class ListFollower:
         keeps_head = index >= first and match.kept >= match.head
         context.planner.forget(index)
         discarded = len(context.inbox)
-        if keeps_head and index >= state.messages.end:  # nothing of it was ever written down, or handed out
-            context.inbox = Messages.of(context.inbox[: index - context.inbox.first], context.inbox.first)
+        waiting = context.inbox[max(index - context.inbox.first, 0) :]  # nothing of it was ever written down
+        if keeps_head and index >= state.messages.end:
+            if state.messages.end:  # before that, the session does not exist
+                reference = await self._stored(waiting)
+            kept = context.inbox[: index - context.inbox.first]
+            added = context.inbox.without(discarded).renumbered(index)  # while the others were stored
+            context.inbox = Messages.of([*kept, *added], context.inbox.first)
         elif keeps_head and index > max(first, state.attempted_until):
-            await context.log.check(state)
-            lines = [spell(entry.json()) for entry in state.messages[index - first :]]
-            text = Text("".join(f"{line}\n" for line in lines))
-            stored = await self._results.store(ToolResult(f"fork-{index}", "", (text,)))
-            reference = "" if stored is None else stored.reference
+            reference = await self._stored([*state.messages[index - first :], *waiting])
 
             def cut_back(now: State) -> Change:
                 left = now.until(index)
@@ -237,6 +238,7 @@ class ListFollower:
 
             await context.commit(cut_back)
         else:  # what is archived keeps its index, so the list goes on behind all of it
+            reference = await self._stored(waiting)
             if len(state.messages):
                 extent = self._compaction.extent(len(state.messages))
                 reference = (await self._compaction.archived(extent)).reference
@@ -256,6 +258,15 @@ class ListFollower:
 
             await context.commit(begun)
         return start, replace(followed, removed=len(gone), fork=index, reference=reference)
+
+    async def _stored(self, entries: Sequence[Entry]) -> str:
+        """Store messages behind a change in a file, and return its reference; empty if nothing stores them."""
+        if not entries:
+            return ""
+        await self._context.log.check(self._context.state)
+        text = Text("".join(f"{spell(entry.json())}\n" for entry in entries))
+        stored = await self._results.store(ToolResult(f"fork-{entries[0].index}", "", (text,)))
+        return "" if stored is None else stored.reference
 
 
 class _GivenList:
