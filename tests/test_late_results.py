@@ -179,3 +179,42 @@ async def test_a_message_with_a_call_and_its_result_answers_itself(tmp_path: Pat
     handed_out = await window.prepare()
     assert handed_out[-1] is both
     assert spelled((await ContextWindow.resume(workspace, "s1")).messages) == spelled(handed_out)
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+@pytest.mark.parametrize("call_id", ["c1", ""])
+@pytest.mark.parametrize("form", FORMS, ids=NAMES)
+async def test_a_late_result_does_not_answer_a_newer_call_of_its_id_that_has_one(
+    form: Form, call_id: str, tmp_path: Path, *, is_resumed: bool
+) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    window = ContextWindow(offloader=workspace, session_id="s1", size=8_000, dialect=form.name)
+    answered = [form.calling(call_id), *form.answering({call_id: ["here"]})]
+    for message in (form.user("Look."), form.calling(call_id), form.user("Look again."), *answered, form.user("And?")):
+        await window.add(message)
+    await window.prepare()
+    await window.compress(before=2)
+    if is_resumed:
+        window = await ContextWindow.resume(workspace, "s1")
+    for message in form.answering({call_id: ["there, late"]}):
+        await window.add(message)
+    results = [result.text for message in await window.prepare() for result in view(form, message).results]
+    assert results == ["here"], "of two results for one call, a provider refuses the second"
+
+
+@pytest.mark.parametrize("form", FORMS[1:], ids=NAMES[1:])
+async def test_a_message_with_a_late_result_has_another_if_the_owner_removes_its_call_too(
+    form: Form, tmp_path: Path
+) -> None:
+    window = ContextWindow(offloader=LocalWorkspace(tmp_path), session_id="s1", size=8_000)
+    (both,) = form.answering({"c1": ["there"], "c2": ["now"]})
+    messages = [form.user("Look."), form.calling("c1"), form.user("Go on."), form.calling("c2"), both]
+    await window.follow(messages[:4])
+    await window.prepare()
+    await window.compress(before=2)
+    await window.follow(messages)
+    assert len(view(form, (await window.prepare())[-1]).results) == 1
+    await window.follow([both, form.user("And?")])
+    handed_out = await window.prepare()
+    assert orphans(handed_out) == []
+    assert "'c2' of look, which is archived:]\nnow" in view(form, handed_out[-2]).text

@@ -260,7 +260,7 @@ class Context:
             planner.restart(messages)
         else:
             if write.new:
-                self.state = planner.with_late_results(self.state, len(messages) - len(write.new))
+                self.state = planner.with_late_results(self.state, len(write.new))
             planner.follow(write.new)
 
     def emit(self) -> None:

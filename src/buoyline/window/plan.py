@@ -267,41 +267,26 @@ class OffloadPlanner:
         self.archived.update(noted)
         self.calls = {**noted, **self.calls}
 
-    def with_late_results(self, state: State, start: int = 0) -> State:
-        """Return *state* with the messages from the position *start* on handed out as words if calls are archived.
+    def with_late_results(self, state: State, count: int | None = None) -> State:
+        """Return *state* with results handed out as words if their calls are archived.
 
         A call is archived before its result if the user spoke meanwhile, or if the context would not fit otherwise. A
-        result whose call was never in the session is the caller's own.
+        result whose call was never in the session is the caller's own. With *count*, only so many messages are new.
         """
-        messages, calls = state.messages, set[str]()
-        if not self.archived:
+        late: dict[int, dict[int, str]] = {}
+        for (index, number), result in state.results_without_call(self.archived, count).items():
+            late.setdefault(index, {})[number] = self.known_of(result)[0]
+        if not late:
             return state
-        looked_at = messages[start:] if start else [*state.prefix, *state.reinserted, *messages]
-        wanted = {result.call_id for entry in looked_at for result in entry.message.results} & self.archived
-        if not wanted:
-            return state
-        if start:  # nearly always, the message before has the calls
-            for entry in reversed(messages):
-                calls.update(call.call_id for call in entry.message.calls)
-                if wanted <= calls:
-                    return state
-            calls.clear()
 
         def shown(entry: Entry) -> Entry:
-            calls.update(call.call_id for call in entry.message.calls)  # AgentScope's messages have both
-            late = {
-                at: self.known_of(result)[0]
-                for at, result in enumerate(entry.message.results)
-                if result.call_id not in calls and result.call_id in self.archived
-            }
-            return entry.with_words(late, self.counter) if late and entry.words is None else entry
+            found = late.get(entry.index, {})
+            return entry if found.keys() <= entry.late else entry.with_words(found, self.counter)
 
         prefix, reinserted = map(shown, state.prefix), map(shown, state.reinserted)
         state = replace(state, prefix=Messages.of(prefix), reinserted=Messages.of(reinserted))
-        entries = [*map(shown, messages)]
-        return replace(
-            state, messages=messages.changed({at: new for at, new in enumerate(entries) if new is not messages[at]})
-        )
+        changed = {at: new for at, old in enumerate(state.messages) if (new := shown(old)) is not old}
+        return replace(state, messages=state.messages.changed(changed))
 
     def forget(self, index: int) -> None:
         """Forget the answers about messages from the session *index* on: others get these indexes."""

@@ -6,9 +6,9 @@ Nothing here changes in place. A change makes another `State`; see `buoyline.win
 import copy
 import itertools
 import operator
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple, overload
 
 from buoyline.compression import Summary
@@ -38,6 +38,7 @@ class Entry:
         added: When it was added, ISO 8601 in UTC; empty if that is not known.
         words: A message of the user's that is handed out in its place, since calls of its results are archived, and a
             provider refuses a result without its call; None if there is none.
+        late: Numbers of those results, 0-based.
         original: A copy of the native message, to see whether its owner has changed it since; None for one that is not
             its own JSON value.
         images: How many images are in the message and in its results.
@@ -54,6 +55,7 @@ class Entry:
     is_notice: bool = False
     added: str = ""
     words: Any = None
+    late: frozenset[int] = frozenset()
     original: Any = field(default=None, repr=False, compare=False)
     images: int = field(init=False)
     stays: bool = field(init=False)
@@ -117,12 +119,13 @@ class Entry:
         dialect, texts = dialect_named(self.dialect), [block for block in blocks if isinstance(block, str)]
         is_whole = len(texts) == len(blocks)
         words = dialect.user_message("\n\n".join(texts)) if is_whole else dialect.with_content(self.native, blocks)
-        return replace(self, words=words, tokens=count_message(dialect.view(words), counter))
+        return replace(self, words=words, late=frozenset(late), tokens=count_message(dialect.view(words), counter))
 
     def _changed(self, dialect: Dialect, native: Any, counter: TextCounter) -> "Entry":
         message = dialect.view(native)
         tokens, original = count_message(message, counter), self.original and _copy_of(native, native)
-        return replace(self, native=native, message=message, tokens=tokens, words=None, original=original)
+        form = replace(self, native=native, message=message, tokens=tokens, original=original)
+        return replace(form, words=None, late=frozenset())
 
 
 def entry_of(
@@ -411,6 +414,26 @@ class State:
     def movable(self) -> range:
         """The positions of the messages whose form may still change."""
         return range(self.attempted_until - self.messages.first, len(self.messages))
+
+    def results_without_call(self, ids: Container[str], count: int | None = None) -> dict[Place, ToolResult]:
+        """Return the results of these call *ids* that belong to no call in the context.
+
+        As in `pair_spans`, a result belongs to the nearest earlier call of its id that has none yet. With *count*, only
+        the newest messages are new: if their calls are close, as nearly always, no older ones are read.
+        """
+        waiting: dict[str, dict[Place, ToolResult]] = {}
+        for passed, entry in enumerate(chain(reversed(self.messages), reversed(self.leading))):
+            if count is not None and passed >= count and not waiting:
+                break
+            for number, result in reversed([*enumerate(entry.message.results)]):
+                if result.call_id in ids:
+                    waiting.setdefault(result.call_id, {})[entry.index, number] = result
+            for call in entry.message.calls:  # also before results in the same message: AgentScope's have both
+                if results := waiting.get(call.call_id):
+                    results.popitem()
+                    if not results:
+                        del waiting[call.call_id]
+        return {place: result for results in waiting.values() for place, result in results.items()}
 
     def extended(self, new: Sequence[Entry]) -> "State":
         """Return the context with *new* messages at its end."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import wraps
@@ -478,22 +478,23 @@ class ContextWindow:
             budget.check(self._context.whole)
         if not self._is_open:
             await completed(self._open())
-        await self._know_calls(inbox)
+        await self._know_calls(self._context.whole, len(inbox))
         await self._engine.settle(document)
 
-    async def _know_calls(self, entries: Iterable[Entry]) -> None:
-        """Note the archived calls of another process if *entries* have a result whose call is not known otherwise."""
-        archive, planner, end, calls = self._abilities.archive, self._context.planner, self._unread_until, set[str]()
+    async def _know_calls(self, state: State, count: int | None = None) -> None:
+        """Note the archived calls of another process if a result of *state* has no call in it.
+
+        With *count*, only so many messages are new.
+        """
+        archive, end, messages = self._abilities.archive, self._unread_until, state.messages
         if archive is None or not end:
             return
-        for entry in entries:
-            calls.update(call.call_id for call in entry.message.calls)
-            results = (result.call_id for result in entry.message.results)
-            if any(found not in calls and found not in planner.calls for found in results):
-                archived = await archive.load_messages(self.session_id, 0, end)
-                planner.note_archived(view_of(dialect, value) for dialect, value in archived)
-                self._unread_until = 0
-                return
+        new = state.messages[len(messages) - count :] if count is not None else [*state.leading, *messages]
+        ids = {result.call_id for entry in new for result in entry.message.results}
+        if state.results_without_call(ids, count):
+            archived = await archive.load_messages(self.session_id, 0, end)
+            self._context.planner.note_archived(view_of(dialect, value) for dialect, value in archived)
+            self._unread_until = 0
 
     async def _restore(self, found: WindowState) -> None:
         context, results = self._context, self._engine.results
@@ -507,7 +508,7 @@ class ContextWindow:
         results.stubs.update(await stubs_in(state, abilities, session_id))
         self._unread_until = state.messages.first
         context.planner.note_archived(entry.message for entry in state.leading)
-        await self._know_calls([*state.leading, *state.messages])
+        await self._know_calls(state)
         notices, kept_whole = context.planner.recall(state.messages, is_managed=self.management is not None)
         results.stubs.update(notices)
         context.begin(context.planner.with_late_results(replace(state, kept_whole=kept_whole)))
