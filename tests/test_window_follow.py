@@ -295,6 +295,35 @@ async def test_messages_that_are_added_one_by_one_belong_to_the_list() -> None:
     assert len(await window.prepare()) == 4
 
 
+async def test_messages_that_were_added_one_by_one_and_compacted_since_belong_to_the_list() -> None:
+    window, held = window_of(MemoryWorkspace(), 3_000), talk(0, 2, 20)
+    await window.follow(held)
+    await window.prepare()
+    for message in talk(2, 40, 20):
+        held.append(message)
+        await window.add(message)
+    await window.prepare()
+    assert window._context.state.messages.first > 4
+    assert await window.follow([*held, user("next")]) == Followed(1)
+    assert window.added == len(held) + 1
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_a_result_that_was_added_and_offloaded_since_belongs_to_the_list(*, is_streamed: bool) -> None:
+    window, held = window_of(MemoryWorkspace()), [user("look"), calling("c1")]
+    await window.follow(held)
+    await window.prepare()
+    held.append(result("c1", LARGE * 50))
+    if is_streamed:
+        await window.add_tool_output("c1", [LARGE] * 50)
+    else:
+        await window.add(held[-1])
+    before = await window.prepare()
+    assert "offloaded" in before[-1]["content"]
+    assert await window.follow([*held, answer("good")]) == Followed(1)
+    assert (await window.prepare())[:3] == before
+
+
 async def test_pins_outlast_a_return_behind_the_archive() -> None:
     window = window_of(MemoryWorkspace(), 3_000)
     rule = user("Never push to main.")

@@ -1,7 +1,8 @@
 """Following a list of messages that somebody else owns, such as the state of a framework's agent."""
 
 import operator
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
@@ -44,7 +45,7 @@ class KnownMessage:
         index: Session index; -1 for a summary and other messages of ours.
         key: See `MessageKey`.
         content_hash: Hash of the view, in this process; 0 if there is a key.
-        shortened: The view, if it is from disk and holds stubs: the list may have the whole content.
+        shortened: The view, if it holds stubs and its first form is not known: the list may have the whole content.
     """
 
     native: Any
@@ -86,20 +87,24 @@ class ListFollower:
         self._dialect = dialect
         self._known: list[KnownMessage] | None = None
         self._natives: list[Any] = []
-        self._end = 0
+        self._added: list[Entry] = []
+
+    def note(self, entry: Entry) -> None:
+        """Note a message that was added to the window by itself: the list will have it, too, in this form."""
+        if self._known is not None:
+            self._added.append(entry)
 
     async def follow(
-        self, messages: Sequence[Any], key: MessageKey | None, add: Callable[[Any, bool], Awaitable[None]]
+        self, messages: Sequence[Any], key: MessageKey | None, add: Callable[[Any, bool], Awaitable[Entry]]
     ) -> Followed:
         """Take over what has changed; see `ContextWindow.follow`. *add* adds a message to the window, pinned or not."""
-        given = _GivenList(messages, key, self._dialect)
+        given = _GivenList(messages, key, self._dialect, self._results.stubs.keys())
         if self._known is None:
             known = await self._from_disk(given)
-        else:  # with those that were added to the window one by one since
-            known, held = self._known, self._context.whole.messages
-            added = held[max(self._end - held.first, 0) :]
-            known += [given.known(entry.native, entry.message, entry.index) for entry in added]
-            self._end = held.end
+        else:  # streamed output was added as a stub
+            known = self._known
+            known += [given.known_or_shortened(entry.native, entry.message, entry.index) for entry in self._added]
+            self._added.clear()
         start, pins = len(known), self._context.whole.pins
         followed, is_continued = Followed(len(messages) - start), self._is_continued(messages, known, key)
         if not is_continued and given.count_known(known) < len(known):
@@ -119,13 +124,12 @@ class ListFollower:
             known[:start] = [given.renewed(known[at], at) for at in range(start)]
         self._known = known if start == len(known) else known[:start]
         self._natives = list(islice(messages, start))
-        self._end = self._context.inbox.end
+        if self._added:  # meanwhile; a fork has changed their indexes
+            self._added = self._context.inbox[-len(self._added) :]
         for at in range(start, len(messages)):
-            index = self._context.inbox.end
-            await add(messages[at], at < len(known) and known[at].index in pins)
-            self._known.append(given.known_at(at, index))
+            entry = await add(messages[at], at < len(known) and known[at].index in pins)
+            self._known.append(given.known_at(at, entry.index))
             self._natives.append(messages[at])
-            self._end = index + 1
         if followed.fork is not None:
             self._context.tell(HistoryForked(followed.fork, followed.removed, followed.reference))
         return followed
@@ -151,17 +155,18 @@ class ListFollower:
             found = [*((native, dialect_named(name).view(native)) for name, native in natives), *found]
         texts = [text for _, view in found for text in _texts(view)]
         if abilities.results is not None and self._context.state.messages.end:
-            given.stubs = (await abilities.results.load_stubs(session_id, texts)).keys() | self._results.stubs.keys()
+            given.stubs = given.stubs | (await abilities.results.load_stubs(session_id, texts)).keys()
         if abilities.redactor is not None and found:
             given.redacted = await abilities.redactor.redacted([given.view(at) for at in range(len(given.messages))])
         first = state.messages.end - len(found)
-        return [given.known(native, view, index) for index, (native, view) in enumerate(found, first)]
+        return [given.known_or_shortened(native, view, index) for index, (native, view) in enumerate(found, first)]
 
     def _compared(self, given: "_GivenList", known: Sequence[KnownMessage]) -> _Match:
         """Compare the list with *known*, and with what the window hands out."""
         state, kept, head = self._context.whole, given.count_known(known), 0
         entries = [*state.leading, *state.messages]
-        shown = [given.known(entry.native, entry.message, entry.index) for entry in entries]
+        as_known = given.known_or_shortened if self._known is None else given.known
+        shown = [as_known(entry.native, entry.message, entry.index) for entry in entries]
         if (longer := given.count_known(shown)) > kept:
             known, kept, head = shown, longer, len(state.leading)
         # All that may stay at the beginning of a list that has lost its oldest messages: what is reinserted anyway.
@@ -273,13 +278,15 @@ class _GivenList:
     """A list that is compared with known messages; each of its messages is read once, if it has to be.
 
     Attributes:
-        stubs: The stubs in the messages that are known from disk.
+        stubs: All stubs that the known messages may hold.
         redacted: The views as they may be on disk; None if the known messages are not from disk, or nothing redacts.
     """
 
-    def __init__(self, messages: Sequence[Any], key: MessageKey | None, dialect: str | None) -> None:
+    def __init__(
+        self, messages: Sequence[Any], key: MessageKey | None, dialect: str | None, stubs: AbstractSet[str]
+    ) -> None:
         self.messages = messages
-        self.stubs: Collection[str] = ()
+        self.stubs = stubs
         self.redacted: Sequence[Message] | None = None
         self._key = key
         self._dialect = None if dialect is None else dialect_named(dialect)
@@ -295,8 +302,12 @@ class _GivenList:
     def known(self, native: Any, view: Message, index: int) -> KnownMessage:
         """Return a message that the window has."""
         key = "" if self._key is None or index < 0 else self._key(native)
+        return KnownMessage(native, index, key, 0 if key else _content_hash(view))
+
+    def known_or_shortened(self, native: Any, view: Message, index: int) -> KnownMessage:
+        """Return a message that the window has, perhaps with stubs since before anybody noted it."""
         has_stub = any(text in self.stubs for text in _texts(view))
-        return KnownMessage(native, index, key, 0 if key else _content_hash(view), view if has_stub else None)
+        return replace(self.known(native, view, index), shortened=view if has_stub else None)
 
     def known_at(self, at: int, index: int) -> KnownMessage:
         """Return the message at this position, which is known from now on."""

@@ -282,6 +282,9 @@ class ContextWindow:
 
         Keep it when it is archived (*pinned*), or offload its large content.
         """
+        self._follower.note(await self._added(message, pinned=pinned, offload=offload))
+
+    async def _added(self, message: Any, *, pinned: bool, offload: bool = False) -> Entry:
         added = now()
         entry = await entry_beside(
             message,
@@ -295,6 +298,7 @@ class ContextWindow:
         # Another message may have come while a large one was counted in a thread.
         entry = replace(entry, index=self.added, added=added)
         self._context.inbox = self._context.inbox.extended([entry])
+        return entry
 
     @_in_turn
     async def follow(self, messages: "Sequence[Any]", *, key: "MessageKey | None" = None) -> "Followed":
@@ -304,7 +308,7 @@ class ContextWindow:
         of a message. See docs/following.md.
         """
         given = self._translation.apart(messages, self._context.whole)
-        return await self._follower.follow(given, key, lambda message, pinned: self.add(message, pinned=pinned))
+        return await self._follower.follow(given, key, lambda message, pinned: self._added(message, pinned=pinned))
 
     async def add_tool_output(
         self,
