@@ -324,6 +324,27 @@ async def test_a_result_that_was_added_and_offloaded_since_belongs_to_the_list(*
     assert (await window.prepare())[:3] == before
 
 
+@pytest.mark.parametrize("by_key", [False, True])
+async def test_another_process_follows_a_list_that_was_saved_before_the_newest_compaction(*, by_key: bool) -> None:
+    workspace, options = MemoryWorkspace(), {"key": key} if by_key else {}
+    window = window_of(workspace, 3_000)
+    numbered = [{**message, "id": f"m{number}"} for number, message in enumerate(talk(0, 60, 60))]
+    await window.follow(numbered[:60], **options)
+    held = [*await window.prepare(), *numbered[60:]]
+    saved, first = copy.deepcopy(held), window._context.state.messages.first
+    assert await window.follow(held, **options) == Followed(60)
+    await window.prepare()
+    assert window._context.state.messages.first > first > 0
+    # The process is killed before the owner has saved what was returned.
+    again = await resumed(workspace)
+    assert await again.follow(saved, **options) == Followed(0)
+    assert again.added == 120
+    shown, third = await again.prepare(), await resumed(workspace)
+    edited = [*saved[:-1], {**answer("another answer"), "id": "m120"}]
+    assert (await third.follow(edited, **options)).fork == 119
+    assert await third.prepare() == [*shown[:-1], edited[-1]]
+
+
 async def test_pins_outlast_a_return_behind_the_archive() -> None:
     window = window_of(MemoryWorkspace(), 3_000)
     rule = user("Never push to main.")

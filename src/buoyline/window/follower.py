@@ -4,14 +4,15 @@ import operator
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice, starmap
 from typing import Any, NamedTuple, TypeAlias
 
+from buoyline.compression import Summary
 from buoyline.messages import CachePoint, Message, Text, ToolResult
 from buoyline.messages.jsonl import spell
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.window.compaction import BackgroundCompaction, Eviction
-from buoyline.window.context import Change, Replace
+from buoyline.window.context import Change, Replace, load_summaries
 from buoyline.window.events import HistoryForked
 from buoyline.window.state import Entry, Messages, State
 
@@ -55,6 +56,13 @@ class KnownMessage:
     shortened: Message | None = None
 
 
+class _HandedOut(NamedTuple):
+    """Known messages that a list may hold, of which *head* are in front of the window's: summary, pins and the like."""
+
+    head: int
+    known: Sequence[KnownMessage]
+
+
 class _Match(NamedTuple):
     """How a list compares with known messages.
 
@@ -75,7 +83,9 @@ class ListFollower:
     """Keeps a window in step with a list of another owner.
 
     The owner may give its whole list each time, or put what the window hands out into its list. So a list is compared
-    with the one before, and if that was changed, with what the window hands out; the longer match counts.
+    with the one before, and if that was changed, with what the window hands out. In another process, the owner may not
+    have saved that, so the list is also compared with what was handed out before each compaction. The longest match
+    counts.
     """
 
     def __init__(self, background: BackgroundCompaction, dialect: str | None) -> None:
@@ -111,7 +121,10 @@ class ListFollower:
             # A summary that is in the log already, and one from the background, would change what is compared.
             await self._compaction.finish()
             await self._background.drop()
-            match = self._compared(given, known)
+            summaries = list[Summary]()
+            if self._known is None and self._compaction.first:
+                summaries = await load_summaries(self._results.abilities, self._results.session_id)
+            match = self._compared(given, known, self._handed_out_before(given, known, summaries[::-1]))
             known = list(match.known[: match.kept])
             if match.dropped:
                 await self._drop(match)
@@ -161,14 +174,33 @@ class ListFollower:
         first = state.messages.end - len(found)
         return [given.known_or_shortened(native, view, index) for index, (native, view) in enumerate(found, first)]
 
-    def _compared(self, given: "_GivenList", known: Sequence[KnownMessage]) -> _Match:
-        """Compare the list with *known*, and with what the window hands out."""
-        state, kept, head = self._context.whole, given.count_known(known), 0
+    def _handed_out_before(
+        self, given: "_GivenList", known: list[KnownMessage], summaries: Sequence[Summary]
+    ) -> Iterator[_HandedOut]:
+        """Yield what was handed out with each of *summaries* but the newest; *known* is the whole session."""
+        state = self._context.whole
+        dialect = None if self._dialect is None else dialect_named(self._dialect)
+        for summary in summaries:
+            end = summary.messages[1]
+            at = end - known[0].index
+            if at <= 0 or end >= state.messages.first:
+                continue  # the messages behind it cannot be read, or it is in the context now
+            text = (dialect or detect(known[at - 1].native)).user_message(summary.text)
+            leading = [(entry.native, entry.message, entry.index) for entry in state.prefix if entry.index < end]
+            leading.append((text, (dialect or detect(text)).view(text), -1))
+            if state.notice is not None:
+                leading.append((state.notice.native, state.notice.message, -1))
+            yield _HandedOut(len(leading), [*starmap(given.known, leading), *known[at:]])
+
+    def _compared(self, given: "_GivenList", known: Sequence[KnownMessage], earlier: Iterator[_HandedOut]) -> _Match:
+        """Compare the list with *known*, with what the window hands out, and with what it handed out *earlier*."""
+        state = self._context.whole
         entries = [*state.leading, *state.messages]
         as_known = given.known_or_shortened if self._known is None else given.known
         shown = [as_known(entry.native, entry.message, entry.index) for entry in entries]
-        if (longer := given.count_known(shown)) > kept:
-            known, kept, head = shown, longer, len(state.leading)
+        compared = chain([_HandedOut(0, known), _HandedOut(len(state.leading), shown)], earlier)
+        head, known = max(compared, key=lambda one: given.count_known(one.known))  # the first of the longest
+        kept = given.count_known(known)
         # All that may stay at the beginning of a list that has lost its oldest messages: what is reinserted anyway.
         first = state.messages.first
         stays = (one.index < first or state.messages[one.index - first].stays for one in known[:kept])
