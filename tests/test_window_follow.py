@@ -324,6 +324,48 @@ async def test_a_result_that_was_added_and_offloaded_since_belongs_to_the_list(*
     assert (await window.prepare())[:3] == before
 
 
+async def with_late_result(workspace: Offloader, **options: Any) -> tuple[ContextWindow, list[Any]]:
+    """Return a window and the list that it returned, which ends in a result whose call is archived."""
+    window = window_of(workspace, 3_000, **options)
+    held = [user("look"), calling("c1"), *talk(0, 30, 60)]
+    await window.follow(held)
+    held = [*await window.prepare(), result("c1", "it was late")]
+    assert await window.follow(held) == Followed(1)
+    held = await window.prepare()
+    assert held[-1]["content"].startswith("[Result of the call 'c1'")
+    return window, held
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+async def test_a_list_with_the_words_of_a_late_result_is_followed_after_a_compaction(*, is_resumed: bool) -> None:
+    workspace = MemoryWorkspace()
+    window, held = await with_late_result(workspace)
+    held += talk(30, 60, 60)
+    assert await window.follow(held) == Followed(60)
+    await window.prepare()  # compacts, and the owner does not take it over
+    if is_resumed:
+        window = await resumed(workspace)
+    assert await window.follow([*held, user("next")]) == Followed(1)
+
+
+async def test_the_words_of_a_late_result_that_share_a_message_with_the_summary_belong_to_the_list() -> None:
+    def said(message: dict[str, Any]) -> dict[str, Any]:
+        return {"role": message["role"], "content": [{"text": message["content"]}]}
+
+    window = ContextWindow(session_id="s1", offloader=MemoryWorkspace(), size=4_000, dialect="bedrock")
+    call = {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c1", "name": "look", "input": {}}}]}
+    late = {"toolResult": {"toolUseId": "c1", "content": [{"text": "it was late"}], "status": "success"}}
+    await window.follow([said(user("look")), call, *map(said, talk(0, 30, 60))])
+    held = [*await window.prepare(), {"role": "user", "content": [late]}]
+    await window.follow(held)
+    held = [*await window.prepare(), said(answer("I see."))]
+    await window.follow(held)
+    await window.compress(before=window.added - 2)
+    held = await window.prepare()
+    assert len(held) == 2
+    assert await window.follow(held) == Followed(0)
+
+
 @pytest.mark.parametrize("by_key", [False, True])
 async def test_another_process_follows_a_list_that_was_saved_before_the_newest_compaction(*, by_key: bool) -> None:
     workspace, options = MemoryWorkspace(), {"key": key} if by_key else {}

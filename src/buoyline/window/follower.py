@@ -14,7 +14,7 @@ from buoyline.messages.registry import detect, dialect_named
 from buoyline.window.compaction import BackgroundCompaction, Eviction
 from buoyline.window.context import Change, Replace, load_summaries
 from buoyline.window.events import HistoryForked
-from buoyline.window.state import Entry, Messages, State
+from buoyline.window.state import Entry, Messages, State, is_in_words
 
 MessageKey: TypeAlias = Callable[[Any], str]
 """Returns what identifies a native message for life, such as its id; empty for a message without one."""
@@ -352,9 +352,9 @@ class _GivenList:
         native = self.messages[at]
         if known.native is native:
             return known
-        if known.shortened is not None or self.redacted is not None:  # its hash is that of the form on disk
-            return self.known_at(at, known.index)
-        return KnownMessage(native, known.index, known.key, known.content_hash)
+        if isinstance(native, dict) and native == known.native:  # it need not be read
+            return replace(known, native=native, shortened=None)
+        return self.known_at(at, known.index)
 
     def count_known(self, known: Sequence[KnownMessage], start: int = 0) -> int:
         """Return with how many of *known* the list goes on from *start*."""
@@ -375,7 +375,9 @@ class _GivenList:
         view = self.view(at) if self.redacted is None else self.redacted[at]
         if _content_hash(view) == known.content_hash:
             return True
-        return known.shortened is not None and self._is_shortened(known.shortened, view)
+        if known.shortened is not None and self._is_shortened(known.shortened, view):
+            return True
+        return is_in_words(view, self._dialect or detect(known.native), known.native)
 
     def _is_shortened(self, shortened: Message, whole: Message) -> bool:
         """Return whether *shortened* is *whole*, with stubs in the place of results, or of its own content."""

@@ -6,6 +6,7 @@ Nothing here changes in place. A change makes another `State`; see `buoyline.win
 import copy
 import itertools
 import operator
+import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -105,20 +106,8 @@ class Entry:
 
     def with_words(self, late: Mapping[int, str], counter: TextCounter) -> "Entry":
         """Return the entry with `words` in place of the n-th results, whose tools are given; they count, too."""
-        blocks, numbers = list[str | int](), itertools.count()
-        for at, part in enumerate(self.message.parts):
-            if isinstance(part, ToolResult) and (number := next(numbers)) in late:
-                shown = [
-                    f"[{one.kind}]" if isinstance(one, Media | Opaque) else text_in(one) or "" for one in part.parts
-                ]
-                of_tool = f" of {late[number]}" if late[number] else ""
-                head = f"[Result of the call {part.call_id!r}{of_tool}, which is archived:]"
-                blocks.append(f"{head}\n{join_texts(shown)}")
-            else:
-                blocks.append(at)
-        dialect, texts = dialect_named(self.dialect), [block for block in blocks if isinstance(block, str)]
-        is_whole = len(texts) == len(blocks)
-        words = dialect.user_message("\n\n".join(texts)) if is_whole else dialect.with_content(self.native, blocks)
+        dialect = dialect_named(self.dialect)
+        words = in_words(dialect, self.native, self.message, late)
         return replace(self, words=words, late=frozenset(late), tokens=count_message(dialect.view(words), counter))
 
     def _changed(self, dialect: Dialect, native: Any, counter: TextCounter) -> "Entry":
@@ -126,6 +115,48 @@ class Entry:
         tokens, original = count_message(message, counter), self.original and _copy_of(native, native)
         form = replace(self, native=native, message=message, tokens=tokens, original=original)
         return replace(form, words=None, late=frozenset())
+
+
+_LATE_RESULT = "[Result of the call "
+_TOOL_OF_LATE_RESULT = re.compile(r"(?m)^(\[Result of the call .*?) of \S+(, which is archived:\])$")
+
+
+def in_words(dialect: Dialect, native: Any, message: Message, late: Mapping[int, str]) -> Any:
+    """Return *native*, whose view is *message*, with text in place of the n-th results, whose tools are given."""
+    blocks, numbers = list[str | int](), itertools.count()
+    for at, part in enumerate(message.parts):
+        if isinstance(part, ToolResult) and (number := next(numbers)) in late:
+            shown = [f"[{one.kind}]" if isinstance(one, Media | Opaque) else text_in(one) or "" for one in part.parts]
+            of_tool = f" of {late[number]}" if late[number] else ""
+            head = f"{_LATE_RESULT}{part.call_id!r}{of_tool}, which is archived:]"
+            blocks.append(f"{head}\n{join_texts(shown)}")
+        else:
+            blocks.append(at)
+    texts = [block for block in blocks if isinstance(block, str)]
+    is_whole = len(texts) == len(blocks)
+    return dialect.user_message("\n\n".join(texts)) if is_whole else dialect.with_content(native, blocks)
+
+
+def is_in_words(view: Message, dialect: Dialect, native: Any) -> bool:
+    """Return whether *view* is *native* with text in place of some of its results.
+
+    The tools are not compared: another process may not know them, and ids repeat.
+    """
+    if not any(isinstance(part, Text) and part.text.startswith(_LATE_RESULT) for part in view.parts):
+        return False
+    message, results, late = dialect.view(native), [*view.results], dict[int, str]()
+    for number, result in enumerate(message.results):
+        if results[:1] == [result]:
+            del results[0]
+        else:
+            late[number] = ""
+    words = dialect.view(in_words(dialect, native, message, late))
+    return words.role == view.role and _without_tools(words) == _without_tools(view)
+
+
+def _without_tools(view: Message) -> list[Part]:
+    parts = (part for part in view.parts if not isinstance(part, CachePoint))
+    return [Text(_TOOL_OF_LATE_RESULT.sub(r"\1\2", part.text)) if isinstance(part, Text) else part for part in parts]
 
 
 def entry_of(

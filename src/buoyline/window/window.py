@@ -562,9 +562,6 @@ class Translation:
     def apart(self, messages: Sequence[Any], state: State) -> Sequence[Any]:
         """Return a list that holds what was handed out, with the messages that share one apart from each other."""
         self.of(state)  # another process may have handed it out
-        for entry in (*state.leading, *state.messages):
-            if entry.words is not None:
-                messages = [entry.native if message == entry.words else message for message in messages]
         for head, shown in reversed(self._heads):
             if list(messages[: len(shown)]) == shown:
                 return [*head, *messages[len(shown) :]]
