@@ -17,6 +17,7 @@ from buoyline.messages.registry import dialect_named
 from buoyline.window import Followed
 
 SIZE = 3_000
+PICTURE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/7.png"}}]}
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,53 @@ async def test_a_list_that_holds_what_was_returned_in_bedrocks_form_is_followed_
         held = [*await window.prepare(), said(f"{number}: {words(60)}")]
 
     assert window.added == 79
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "bedrock"])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        pytest.param([OpenAI().calling("c1", "c2"), *OpenAI().answering({"c1": ["7"], "c2": ["8"]})], id="two results"),
+        pytest.param([OpenAI().calling("c/1"), *OpenAI().answering({"c/1": ["7 fathoms"]})], id="an id"),
+        pytest.param([{"role": "system", "content": "Be brief."}], id="a system message"),
+        pytest.param([{"role": "user", "content": "And buoy 8?", "name": "ada"}], id="a name"),
+        pytest.param([PICTURE], id="a picture by URL"),
+    ],
+)
+async def test_a_list_that_holds_converted_messages_is_followed(dialect: str, messages: list[Any]) -> None:
+    workspace = MemoryWorkspace()
+    window = ContextWindow(session_id="s1", offloader=workspace, size=SIZE)
+    for message in (*messages, {"role": "assistant", "content": "It is."}, OpenAI().user("Go on.")):
+        await window.add(message)
+    await window.prepare()
+    again = await ContextWindow.resume(workspace, "s1", dialect=dialect)
+    held = await again.prepare()
+    system = again.conversion and again.conversion.system
+    assert await again.follow(held) == Followed(0)
+    assert await again.prepare() == held
+    assert (again.conversion and again.conversion.system) == system
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "bedrock"])
+async def test_a_list_of_converted_messages_goes_on_in_each_process(dialect: str) -> None:
+    workspace, form = MemoryWorkspace(), Spelled(dialect)
+    window = ContextWindow(session_id="s1", offloader=workspace, size=SIZE)
+    for number in range(20):
+        (result,) = OpenAI().answering({f"c/{number}": [words(60)]})
+        for message in (OpenAI().user(f"{number}: {words(60)}"), OpenAI().calling(f"c/{number}"), result):
+            await window.add(message)
+        await window.prepare()
+    held: list[Any] = []
+    for number in range(40):
+        if number % 10 == 0:
+            window = await ContextWindow.resume(workspace, "s1", dialect=dialect)
+            held = copy.deepcopy(held) or await window.prepare()
+        (result,) = form.answering({f"d{number}": [words(60)]})
+        held += [form.calling(f"d{number}"), result]
+        assert await window.follow(held) == Followed(2)
+        held = await window.prepare()
+    assert window.added == 140
+    assert window._context.state.messages.first > 60
 
 
 def said(text: str) -> dict[str, Any]:

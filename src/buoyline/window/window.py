@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from buoyline.compression.config import ContextConfig, config_of, counter_of, require_focus
 from buoyline.compression.extractive.summarizer import Extractive
@@ -523,8 +523,11 @@ class ContextWindow:
 # keep the messages as they were written.
 
 
-_MAX_HEADS: Final = 8
+_MAX_FORMS: Final = 8
 """Of those that were handed out: a list that somebody holds begins with one of the newest."""
+
+_Forms: TypeAlias = list[tuple[list[Any], list[Any]]]
+"""Messages at the beginning of a context, each with the form in which they were handed out, the oldest first."""
 
 
 class Translation:
@@ -537,8 +540,8 @@ class Translation:
     def __init__(self, dialect: str | None = None) -> None:
         """Hand out in *dialect*; None: each message as it is. Raises `ConfigError` if the name is not known."""
         self._dialect = dialect_named(dialect).name if dialect else None
-        self._given: list[Any] = []
-        self._heads: list[tuple[list[Any], list[Any]]] = []
+        self._conversions: _Forms = [([], [])]
+        self._heads: _Forms = []
         self.last: Converted | None = None
 
     def of(self, state: State) -> list[Any]:
@@ -560,12 +563,9 @@ class Translation:
         return [*head, *natives[end:]]
 
     def apart(self, messages: Sequence[Any], state: State) -> Sequence[Any]:
-        """Return a list that holds what was handed out, with the messages that share one apart from each other."""
+        """Return a list that holds what was handed out as the messages that it was made from."""
         self.of(state)  # another process may have handed it out
-        for head, shown in reversed(self._heads):
-            if list(messages[: len(shown)]) == shown:
-                return [*head, *messages[len(shown) :]]
-        return messages
+        return _undone(_undone(messages, self._heads), self._conversions)
 
     def _in_turns(self, head: list[Any], dialect: str) -> list[Any]:
         found = (shown for given, shown in reversed(self._heads) if _are_same(given, head))
@@ -574,7 +574,7 @@ class Translation:
             return known
         made = [*dialect_named(dialect).in_turns(head)]
         if not _are_same(made, head):
-            self._heads = [*self._heads[1 - _MAX_HEADS :], (head, made)]
+            self._heads = [*self._heads[1 - _MAX_FORMS :], (head, made)]
         return made
 
     def _converted(self, entries: Sequence[Entry], dialect: str) -> list[Any]:
@@ -584,10 +584,12 @@ class Translation:
         """
         end = max((place for place, entry in enumerate(entries, 2) if entry.dialect != dialect), default=0)
         natives = [entry.shown for entry in entries]
-        if not _are_same(natives[:end], self._given):
-            self._given = natives[:end]
-            self.last = convert(self._given, to=dialect, from_=[entry.dialect for entry in entries[:end]])
-        return [*(self.last.messages if self.last else ()), *natives[end:]]
+        given, made = self._conversions[-1]
+        if not _are_same(natives[:end], given):
+            self.last = convert(natives[:end], to=dialect, from_=[entry.dialect for entry in entries[:end]])
+            given, made = natives[:end], [*self.last.messages]
+            self._conversions = [*self._conversions[1 - _MAX_FORMS :], (given, made)]
+        return [*made, *natives[end:]]
 
 
 def common_dialect(state: WindowState, dialect: str | None) -> str | None:
@@ -598,6 +600,14 @@ def common_dialect(state: WindowState, dialect: str | None) -> str | None:
         if found != dialect and not (may_be_plain and message["role"] in ("user", "assistant")):
             return None
     return dialect or None
+
+
+def _undone(messages: Sequence[Any], forms: _Forms) -> Sequence[Any]:
+    """Return *messages* with the natives at their beginning for the newest form that they begin with."""
+    for natives, made in reversed(forms):
+        if made and list(messages[: len(made)]) == made:
+            return [*natives, *messages[len(made) :]]
+    return messages
 
 
 def _are_same(natives: Sequence[Any], given: Sequence[Any]) -> bool:
