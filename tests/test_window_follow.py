@@ -257,6 +257,23 @@ async def test_equal_messages_are_told_apart_by_their_places() -> None:
     assert [one["content"] for one in await window.prepare()] == ["yes", "ok", "yes", "ok", "no"]
 
 
+async def test_equal_messages_at_both_ends_of_a_list_do_not_hide_what_is_between() -> None:
+    workspace = MemoryWorkspace()
+    window = window_of(workspace, 3_000)
+    await window.follow(talk(0, 30, 60))
+    await window.prepare()
+    held = [*await window.prepare(), user("yes"), answer("ok"), user("yes")]
+    await window.follow(held)
+    await window.compress(before=window.added - 3)
+    held = await window.prepare()
+    assert [message["content"] for message in held[1:]] == ["yes", "ok", "yes"]
+    again = await resumed(workspace)
+    assert await again.follow(copy.deepcopy(held)) == Followed(0)
+    edited = [*held[:2], answer("why?"), user("yes")]
+    assert (await again.follow(edited)).fork == 61
+    assert await again.prepare() == edited
+
+
 @pytest.mark.parametrize("size", [3_000, 100_000])
 async def test_another_process_follows_the_same_list(size: int, tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)

@@ -206,7 +206,7 @@ class ListFollower:
         stays = (one.index < first or state.messages[one.index - first].stays for one in known[:kept])
         begin = [*stays, False].index(False)
         on_disk = self._context.state.messages.end
-        for dropped in range(1, len(known) - begin):
+        for dropped in range(1, len(known) - kept):  # what follows has to be more than what the list begins with
             rest = known[begin + dropped :]
             if rest[0].index > on_disk:
                 break
