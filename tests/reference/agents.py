@@ -99,7 +99,7 @@ class AgentPlayer(Player):
         rules = {tool: self.names["ToolRule"](**rule) for tool, rule in settings.get("tool_rules", {}).items()}
         ours = importlib.import_module("buoyline.integrations.agentscope")
         # Its first request for a summary begins like the agent's since then.
-        ours.AgentModelSummarizer._agent_of = lambda *_: None
+        ours.AgentModelSummarizer._share_cache = property(lambda _: False, lambda *_: None)
         middleware = ours.WorkspaceMiddleware(
             self.offloader,
             preview_tokens=150,
