@@ -212,7 +212,7 @@ async def test_a_cancelled_change_is_made_on_disk_and_in_memory() -> None:
     await window.add({"role": "user", "content": "one"})
     workspace.may_write.clear()
     saving = asyncio.create_task(window.save())
-    while not window._context._lock.of_now().locked():
+    while not window._context._lock.is_held:
         await asyncio.sleep(0)
     saving.cancel()
     await asyncio.sleep(0)

@@ -21,7 +21,7 @@ from buoyline.window.context import Change, Context, Extend, Replace
 from buoyline.window.events import ContextCompressed, MessagesArchived
 from buoyline.window.offloading import ResultOffloader
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of, situation_of
-from buoyline.window.tasks import completed
+from buoyline.window.tasks import GUARD, completed
 
 logger = logging.getLogger(__name__)
 
@@ -368,7 +368,8 @@ class Compaction:
             return Change(state, Replace(state), is_compaction=True)
 
         await context.commit(change)
-        context.inbox = unpinned(context.inbox)
+        with GUARD:
+            context.inbox = unpinned(context.inbox)
 
     async def _archive(self, extent: MessageRange) -> ArchiveLocation:
         self.results.warn_of_loss()

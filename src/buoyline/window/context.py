@@ -16,7 +16,7 @@ from buoyline.window.budget import TokenBudget
 from buoyline.window.events import OnEvent, ResultOffloaded
 from buoyline.window.plan import OffloadPlanner
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of, view_of
-from buoyline.window.tasks import LoopLock, completed
+from buoyline.window.tasks import GUARD, SharedLock, completed
 
 PIN: Final = "pin"
 SUMMARY: Final = "summary"
@@ -183,7 +183,7 @@ class Context:
         self.budget = budget
         self.planner = planner
         self.tell = tell
-        self._lock = LoopLock()
+        self._lock = SharedLock()
         self._whole: tuple[State, Messages, State] | None = None
 
     @property
@@ -191,7 +191,8 @@ class Context:
         """The context with the messages that were added since it was written down."""
         known = self._whole
         if known is None or known[0] is not self.state or known[1] is not self.inbox:
-            known = self._whole = (self.state, self.inbox, self.with_inbox(self.state))
+            with GUARD:
+                known = self._whole = (self.state, self.inbox, self.with_inbox(self.state))
         return known[2]
 
     @property
@@ -202,6 +203,13 @@ class Context:
     def with_inbox(self, state: State) -> State:
         """Return *state* with those added messages that are not in it."""
         return state.extended(self.inbox[state.messages.end - self.inbox.first :])
+
+    def add(self, entry: Entry) -> Entry:
+        """Let *entry* wait as the last of the added messages, whichever were added since it was made; return it."""
+        with GUARD:
+            entry = replace(entry, index=self.inbox.end)
+            self.inbox = self.inbox.extended([entry])
+            return entry
 
     def begin(self, state: State) -> None:
         """Begin with the state that another process has written."""
@@ -230,15 +238,16 @@ class Context:
         return await completed(self._commit(build))
 
     async def _commit(self, build: Callable[[State], Change | None]) -> bool:
-        async with self._lock.of_now():
+        async with self._lock.held():
             change = build(self.state)
             if change is None:
                 return False
             await self.log.apply(change.write)
-            before, self.state = self.state, change.state
-            end = change.state.messages.end
-            count = end - self.inbox.first if change.discarded is None else change.discarded
-            self.inbox = self.inbox.without(count).renumbered(end)
+            before, end = self.state, change.state.messages.end
+            with GUARD:
+                self.state = change.state
+                count = end - self.inbox.first if change.discarded is None else change.discarded
+                self.inbox = self.inbox.without(count).renumbered(end)
             self.outbox += change.events
             if change.write is not None:
                 self._follow(before, change.write)

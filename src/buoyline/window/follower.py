@@ -15,6 +15,7 @@ from buoyline.window.compaction import BackgroundCompaction, Eviction
 from buoyline.window.context import Change, Replace, load_summaries
 from buoyline.window.events import HistoryForked
 from buoyline.window.state import Entry, Messages, State, is_in_words
+from buoyline.window.tasks import GUARD
 
 MessageKey: TypeAlias = Callable[[Any], str]
 """Returns what identifies a native message for life, such as its id; empty for a message without one."""
@@ -263,9 +264,10 @@ class ListFollower:
         if keeps_head and index >= state.messages.end:
             if state.messages.end:  # before that, the session does not exist
                 reference = await self._stored(waiting)
-            kept = context.inbox[: index - context.inbox.first]
-            added = context.inbox.without(discarded).renumbered(index)  # while the others were stored
-            context.inbox = Messages.of([*kept, *added], context.inbox.first)
+            with GUARD:
+                kept = context.inbox[: index - context.inbox.first]
+                added = context.inbox.without(discarded).renumbered(index)  # while the others were stored
+                context.inbox = Messages.of([*kept, *added], context.inbox.first)
         elif keeps_head and index > max(first, state.attempted_until):
             reference = await self._stored([*state.messages[index - first :], *waiting])
 

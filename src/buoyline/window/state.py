@@ -23,7 +23,7 @@ from buoyline.messages.model import Part, join_texts, text_in
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
-from buoyline.window.tasks import beside
+from buoyline.window.tasks import GUARD, beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,13 +304,14 @@ class Messages(Sequence[Entry]):
         """Return these messages and the *new* ones behind them."""
         added = list(new)
         entries, shown, end = self._entries, self._shown, self._count + len(added)
-        known = entries[self._count : end]
-        # Other messages may have been appended meanwhile, such as the same ones before they were written down.
-        if self._count == 0 or not all(map(operator.is_, known, added)):
-            entries, shown, known = entries[: self._count], shown[: self._count], []
-        for entry in added[len(known) :]:
-            entries.append(entry)
-            shown.append(entry.shown)
+        with GUARD:  # other threads may append to the same list
+            known = entries[self._count : end]
+            # Other messages may have been appended meanwhile, such as the same ones before they were written down.
+            if self._count == 0 or not all(map(operator.is_, known, added)):
+                entries, shown, known = entries[: self._count], shown[: self._count], []
+            for entry in added[len(known) :]:
+                entries.append(entry)
+                shown.append(entry.shown)
         return self._with(entries, shown, end, (), added)
 
     def changed(self, changes: Mapping[int, Entry]) -> "Messages":

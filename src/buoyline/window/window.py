@@ -50,7 +50,7 @@ from buoyline.window.settings import (
     tools_of,
 )
 from buoyline.window.state import Entry, State, entry_beside, view_of
-from buoyline.window.tasks import LoopLock, completed
+from buoyline.window.tasks import SharedLock, completed
 
 if TYPE_CHECKING:
     from buoyline.compression import Summarizer, Summary
@@ -80,7 +80,7 @@ def _in_turn(
         entered, calls = _ENTERED.get(), self._calls
         if self in entered:
             return await method(self, *args, **kwargs)
-        async with calls.of_now():
+        async with calls.held():
             before = _ENTERED.set((*entered, self))
             try:
                 return await method(self, *args, **kwargs)
@@ -114,11 +114,11 @@ class ContextWindow:
     Advanced arguments are those of `WindowOptions`.
 
     `prepare` replaces large results with stubs and the oldest messages with
-    a summary; all others are the objects that were added. Any task may call:
-    calls wait for each other, `add` for none. If a call raises, the context is
-    as it was: `StorageError` if the file system refused, `StaleWindowError` if
-    another window took the session over, or an error of your own functions.
-    See docs/window.md for each method, docs/settings.md for each argument.
+    a summary; all others are the objects that were added. Calls of all tasks
+    and threads wait for each other, `add` for none. If one raises, the
+    context is as it was: `StorageError` if the file system refused,
+    `StaleWindowError` if another window took the session over, or an error of
+    your own functions. See docs/window.md and docs/settings.md.
     """
 
     _records_stubs_late = True
@@ -190,7 +190,7 @@ class ContextWindow:
         self._follower = ListFollower(self._engine.background, self._dialect)
         self._is_open = False
         self._unread_until = 0
-        self._calls = LoopLock()
+        self._calls = SharedLock()
         self._translation = Translation()
 
     @classmethod
@@ -295,10 +295,7 @@ class ContextWindow:
             by_hand=offload,
         )
         require_content(message, entry.message)
-        # Another message may have come while a large one was counted in a thread.
-        entry = replace(entry, index=self.added, added=added)
-        self._context.inbox = self._context.inbox.extended([entry])
-        return entry
+        return self._context.add(replace(entry, added=added))
 
     @_in_turn
     async def follow(self, messages: "Sequence[Any]", *, key: "MessageKey | None" = None) -> "Followed":
