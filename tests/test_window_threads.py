@@ -1,8 +1,9 @@
-"""One window in several threads, each with an event loop of its own, and in tasks that a listener starts."""
+"""Calls of one window in several threads, in tasks that a listener starts, and by functions that a call awaits."""
 
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from itertools import count
@@ -10,8 +11,11 @@ from typing import Any
 
 import pytest
 
-from buoyline import ContextWindow, MemoryWorkspace
+from buoyline import ContextConfig, ContextWindow, MemoryWorkspace
+from buoyline.compression import SummaryRequest
 from buoyline.errors import BuoylineError
+from buoyline.management import ContextManagement
+from buoyline.window import Event
 from buoyline.window.tasks import SharedLock
 
 
@@ -127,3 +131,164 @@ def test_a_lock_whose_holder_is_in_a_closed_event_loop_is_free() -> None:
     loop.close()
     asyncio.run(go_on())
     assert not lock.is_held
+
+
+async def test_a_task_that_a_listener_starts_waits_for_other_calls() -> None:
+    tasks, has_begun, at_once = list[asyncio.Task[Any]](), asyncio.Event(), Counter[str]()
+
+    async def slow(_tool: str, _tokens: int, *, candidate: Any) -> bool:
+        at_once["now"] += 1
+        at_once["most"] = max(at_once["most"], at_once["now"])
+        if candidate.message:
+            has_begun.set()
+            await asyncio.sleep(0.05)
+        at_once["now"] -= 1
+        return True
+
+    async def prepare_later() -> None:
+        await has_begun.wait()
+        await window.prepare()
+
+    window = ContextWindow(
+        offloader=MemoryWorkspace(),
+        session_id="s1",
+        should_offload=slow,
+        on_event=lambda _: tasks.append(asyncio.create_task(prepare_later())),
+    )
+    for call_id in ("c1", "c2"):
+        await window.add({"role": "tool", "tool_call_id": call_id, "content": "a row\n" * 9_000})
+        await window.prepare()
+    await asyncio.gather(*tasks)
+
+    assert at_once["most"] == 1
+
+
+async def test_no_message_is_lost_if_a_listener_starts_compactions() -> None:
+    workspace, tasks, names = MemoryWorkspace(), list[asyncio.Task[Any]](), [f"m{number}" for number in range(180)]
+
+    async def compress_later() -> None:
+        await asyncio.sleep(0.002)
+        await window.compress(force=True)
+
+    def listen(_: Event) -> None:
+        if len(tasks) < 30:
+            tasks.append(asyncio.create_task(compress_later()))
+
+    window = ContextWindow(offloader=workspace, session_id="s1", size=3_000, on_event=listen)
+    for name in names:
+        await window.add(user(f"{name} {'word ' * 60}"))
+        await asyncio.sleep(0.001)
+        await window.prepare()
+    await asyncio.gather(*tasks)
+
+    assert await contents_of(window, workspace) == names
+
+
+async def once(window: ContextWindow, method: str) -> None:
+    await (window.compress(force=True) if method == "compress" else getattr(window, method)())
+
+
+async def in_a_task(window: ContextWindow, method: str) -> None:
+    await asyncio.wait_for(once(window, method), 20)
+
+
+async def at_once(window: ContextWindow, method: str) -> None:
+    await asyncio.gather(*(once(window, method) for _ in range(3)))
+
+
+async def in_another_loop(window: ContextWindow, method: str) -> None:
+    await asyncio.to_thread(lambda: asyncio.run(once(window, method)))
+
+
+@dataclass
+class Caller:
+    """Functions of a user that call the window while a call awaits them; those that their own call awaits do not."""
+
+    window: ContextWindow | None = None
+    call: Callable[[ContextWindow, str], Coroutine[Any, Any, None]] = once
+    method: str = ""
+    calls: int = 0
+    is_calling: bool = False
+
+    async def act(self) -> None:
+        if self.window is not None and not self.is_calling:
+            self.is_calling = True
+            self.calls += 1
+            try:
+                await self.call(self.window, self.method)
+            finally:
+                self.is_calling = False
+
+    async def should_offload(self, *_: Any, **__: Any) -> bool:
+        await self.act()
+        return True
+
+    async def summarize(self, _: SummaryRequest) -> str:
+        await self.act()
+        return "The user talks."
+
+    async def reduce(self, messages: list[Any], *, error: BaseException | None = None) -> bool:
+        await self.act()
+        before = len(messages)
+        messages[:] = messages[-6:]
+        return len(messages) < before
+
+
+@pytest.mark.parametrize("method", ["save", "prepare", "compress"])
+@pytest.mark.parametrize("call", [once, in_a_task, at_once, in_another_loop])
+@pytest.mark.parametrize("role", ["should_offload", "summarizer", "background", "manager"])
+async def test_a_function_that_a_call_awaits_may_call_the_window_and_no_message_is_lost(
+    role: str, call: Callable[..., Any], method: str
+) -> None:
+    workspace, names, caller = MemoryWorkspace(), [f"m{number}" for number in range(30)], Caller()
+    options: dict[str, Any] = {"summarizer": caller.summarize}
+    if role == "should_offload":
+        options = {"should_offload": caller.should_offload}
+    elif role == "background":
+        options["config"] = ContextConfig(background_ratio=0.5)
+    elif role == "manager":
+        document = {"hooks": {"pre_llm": [{"type": "test_window_threads.Caller"}]}}
+        management = ContextManagement.read(document, allowed=["test_window_threads.*"])
+        manager: Any = management.entries("pre_llm")[0].manager
+        caller, options = manager.reducer, {"management": management}
+    window = ContextWindow(offloader=workspace, session_id="s1", size=3_000, **options)
+    caller.window, caller.call, caller.method = window, call, method
+    async with asyncio.timeout(50):
+        for name in names:
+            message = user(f"{name} {'word ' * 150}")
+            if role == "should_offload":
+                message = {"role": "tool", "tool_call_id": name, "content": f"{name} {'a row ' * 500}"}
+            await window.add(message)
+            await window.prepare()
+            await asyncio.sleep(0)
+    assert caller.calls
+    assert window.added == len(names)
+    messages = window._context.whole.messages
+    if role == "should_offload":
+        assert [entry.native["tool_call_id"] for entry in messages] == names[messages.first :]
+        assert len(await workspace.load_messages("s1", 0, messages.first)) == messages.first
+    else:
+        assert await contents_of(window, workspace) == names
+
+
+async def test_a_task_that_outlives_the_function_that_started_it_waits_like_any_other() -> None:
+    tasks, may_save = list[asyncio.Task[Any]](), asyncio.Event()
+
+    async def save_later() -> None:
+        await may_save.wait()
+        await window.save()
+
+    async def ask(*_: Any, candidate: Any) -> bool:
+        if candidate.message == 0:
+            tasks.append(asyncio.create_task(save_later()))
+        else:
+            may_save.set()
+            await asyncio.sleep(0.05)
+            assert not tasks[0].done()
+        return True
+
+    window = ContextWindow(offloader=MemoryWorkspace(), session_id="s1", should_offload=ask)
+    for name in ("c1", "c2"):
+        await window.add({"role": "tool", "tool_call_id": name, "content": "a row\n" * 9_000})
+        await window.prepare()
+    await asyncio.wait_for(tasks[0], 5)

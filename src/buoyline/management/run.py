@@ -8,12 +8,14 @@ from buoyline.management.context import (
     ActionResult,
     ContextEditor,
     ContextView,
+    Decision,
     Evict,
     ManagerAction,
     Offload,
     Pin,
     Summarize,
 )
+from buoyline.management.custom import CustomManager
 from buoyline.management.model import ContextManagement, ManagerEntry
 from buoyline.management.rules import Hook
 
@@ -136,12 +138,12 @@ class _Running:
             idle = ManagerRun(hook, number, entry.manager.type_name, is_active=False, reason=rules)
             self.report.entries.append(idle)
             return
-        decision = await entry.decide(context, self.error)
+        decision = await self._decision(entry, context)
         is_summarizing = any(isinstance(action, Summarize) for action in decision.actions)
         if hook != "pre_compress" and is_summarizing and (before := self.management.entries("pre_compress")):
             for at, preparation in enumerate(before):
                 await self.entry("pre_compress", at, preparation)
-            decision = await entry.decide(self.view(), self.error)
+            decision = await self._decision(entry, self.view())
         done = [await self._carry_out(action) for action in decision.actions]
         after = self.view()
         self.report.entries.append(
@@ -158,6 +160,13 @@ class _Running:
                 tokens=(context.tokens, after.tokens),
             )
         )
+
+    async def _decision(self, entry: ManagerEntry, context: ContextView) -> Decision:
+        decision = entry.decide(context, self.error)
+        if not isinstance(entry.manager, CustomManager):
+            return await decision
+        self._view = None
+        return await self.editor.decision(decision)
 
     async def _carry_out(self, action: ManagerAction) -> ActionResult:
         self._view = None

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from buoyline.management.context import ContextView
 from buoyline.management.rules import LegalCuts, closed
 from buoyline.messages.jsonl import is_object
 from buoyline.messages.registry import dialect_named
+from buoyline.window.call_lock import Loan
 from buoyline.window.context import Change, Context, Extend, Replace
 from buoyline.window.events import ContextCompressed, MessagesArchived
 from buoyline.window.offloading import ResultOffloader
@@ -188,7 +190,13 @@ class Compaction:
             state, cut, settings, reinserted_tokens, max_context_tokens=max_context_tokens
         )
         ready = await self.made(self.extent(cut), settings, focus, use_model=use_model, max_tokens=max_tokens)
+        if self.is_outdated(ready):
+            return None if self.context.state.summary is None else self.context.state.summary.summary
         return await self.show(ready, eviction)
+
+    def is_outdated(self, ready: Ready) -> bool:
+        """Return whether the summarizer has called the window, and a compaction has evicted what it summarized."""
+        return ready.summary.messages[0] != self.first
 
     def extent(self, cut: int) -> MessageRange:
         """Return the oldest *cut* messages; they keep their form from now on."""
@@ -218,8 +226,9 @@ class Compaction:
         use_model: bool = True,
         compressor: Compressor | None = None,
         max_tokens: int | None = None,
+        in_background: bool = False,
     ) -> Ready:
-        """Archive *extent* and summarize it; the context stays as it is.
+        """Archive *extent* and summarize it; the context stays as it is, unless the summarizer calls the window.
 
         By default, the window's own compressor writes as many tokens as the budget allows.
 
@@ -234,16 +243,17 @@ class Compaction:
         state = self.context.whole
         if max_tokens is None:
             max_tokens = self.context.budget.summary_tokens(state, len(extent.messages), settings)
-        summary = await (compressor or self.compressor).summarize(
-            extent,
-            place,
-            previous=state.summary.summary.draft if state.summary else None,
-            max_tokens=max_tokens,
-            config=settings,
-            focus=focus,
-            use_model=use_model,
-            agent=self._agent_request(state, extent),
-        )
+        async with nullcontext() if in_background else self.context.calls.lent():
+            summary = await (compressor or self.compressor).summarize(
+                extent,
+                place,
+                previous=state.summary.summary.draft if state.summary else None,
+                max_tokens=max_tokens,
+                config=settings,
+                focus=focus,
+                use_model=use_model,
+                agent=self._agent_request(state, extent),
+            )
         if summary.fell_back and self.requires_model:
             raise SummaryError(summary.draft.summarizer, f"{summary.fell_back}; the context is as it was")
         return Ready(summary, time.perf_counter() - began)
@@ -435,6 +445,7 @@ class BackgroundCompaction:
     compaction: Compaction
     task: "asyncio.Task[Ready] | None" = None
     failed_at: int | None = None
+    _loan: Loan | None = None
 
     @property
     def may_begin(self) -> bool:
@@ -453,8 +464,11 @@ class BackgroundCompaction:
         if cut == 0:
             return False
         # The messages keep their form from here on, also before the task has taken its first step.
-        work = self.compaction.made(self.compaction.extent(cut), settings)
-        self.task = asyncio.create_task(work, name=f"buoyline: compress {self.compaction.session_id}")
+        work = self.compaction.made(self.compaction.extent(cut), settings, in_background=True)
+        loan, context = self.compaction.context.calls.loan_for_task()
+        name = f"buoyline: compress {self.compaction.session_id}"
+        self.task, self._loan = asyncio.create_task(work, name=name, context=context), loan
+        self.task.add_done_callback(lambda _: loan.end())
         self.task.add_done_callback(self._report)
         return True
 
@@ -468,8 +482,12 @@ class BackgroundCompaction:
         """
         if not wait:
             await self.stop()
-        if self.task is not None and self._is_there() and not self.task.done():
-            await asyncio.wait([self.task])
+        task, loan = self.task, self._loan
+        if task is not None and loan is not None and self._is_there() and not task.done():
+            if loan.is_here:  # its own summarizer calls
+                return None
+            async with loan.open():
+                await asyncio.wait([task])
         task = self.task
         if task is None or not self._is_there():
             return None

@@ -13,6 +13,7 @@ from buoyline.offloader import Abilities, ModelCall, StoredResult, WindowLog, Wi
 from buoyline.tokens import TextCounter
 from buoyline.tokens.usage import Usage
 from buoyline.window.budget import TokenBudget
+from buoyline.window.call_lock import CallLock
 from buoyline.window.events import OnEvent, ResultOffloaded
 from buoyline.window.plan import OffloadPlanner
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of, view_of
@@ -172,6 +173,7 @@ class Context:
         state: The context as it is on disk.
         inbox: Messages that were added since.
         outbox: Events to emit; the caller of `commit` emits them afterwards.
+        calls: Held by a call of the window, and lent to the functions of users that it awaits.
     """
 
     def __init__(self, log: ContextLog, budget: TokenBudget, planner: OffloadPlanner, tell: OnEvent) -> None:
@@ -183,6 +185,7 @@ class Context:
         self.budget = budget
         self.planner = planner
         self.tell = tell
+        self.calls = CallLock()
         self._lock = SharedLock()
         self._whole: tuple[State, Messages, State] | None = None
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import groupby, islice, product
 
@@ -74,10 +74,13 @@ class Engine:
             await self.hooks.settle(document)
             return
         self.context.emit()
-        new = self.context.inbox[:]
-        if new:
-            choices = await self.context.planner.choose(new)
-            await completed(self._settle(new, choices))
+        planner = self.context.planner
+        while new := self.context.inbox[:]:
+            async with nullcontext() if planner.should_offload is None else self.context.calls.lent():
+                choices = await planner.choose(new)
+            if self.context.inbox[: len(new)] == new:  # else the predicate has called the window, which wrote them
+                await completed(self._settle(new, choices))
+                return
 
     async def _settle(self, new: Sequence[Entry], choices: Mapping[int, Choices]) -> None:
         """Offload the chosen results of *new* messages, and write these; later messages wait for the next call."""

@@ -17,6 +17,7 @@ from buoyline.compression.summary import SummaryFellBack, SummarySqueezed, Summa
 from buoyline.errors import ConfigError
 from buoyline.management import ManagementReport
 from buoyline.management.rules import Hook
+from buoyline.window.call_lock import without_loans
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,8 @@ def reporting(session_id: str, on_event: OnEvent | None) -> OnEvent:
 
     def report(event: Event) -> None:
         _log(session_id, event)
-        tell(on_event, event)
+        with without_loans():
+            tell(on_event, event)
 
     return report
 

@@ -1,7 +1,7 @@
 """The hooks of a context-management document: its managers decide, and the engine of the window acts."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -10,7 +10,16 @@ from buoyline.compression.config import summary_budget_tokens
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.management import ContextManagement, ManagementReport
-from buoyline.management.context import ActionResult, ContextEditor, ContextView, Evict, Offload, Pin, Summarize
+from buoyline.management.context import (
+    ActionResult,
+    ContextEditor,
+    ContextView,
+    Decision,
+    Evict,
+    Offload,
+    Pin,
+    Summarize,
+)
 from buoyline.management.rules import Hook, LegalCuts, PreviewStub, closed
 from buoyline.management.run import run, run_on_overflow
 from buoyline.offloader.stub import reread_limit
@@ -145,6 +154,13 @@ class DocumentHooks:
             is_overflow=self.is_overflow,
         )
 
+    async def decision(self, decision: Awaitable[Decision]) -> Decision:
+        """Return *decision* of a user's own manager, unless it has called the window; see `ContextEditor`."""
+        draft = self.draft
+        async with self.context.calls.lent():
+            decided = await decision
+        return decided if self.draft is draft else Decision(reason="it has called the window itself")
+
     async def evict(self, action: Evict) -> ActionResult:
         """Archive messages, and evict them; see `ContextEditor`."""
         eviction = await self._eviction(action)
@@ -178,6 +194,10 @@ class DocumentHooks:
         max_tokens = budget.summary_tokens(self.context.whole, cut, config, reinserted_tokens)
         compressor = self._compressors.get(action.model)
         ready = await self._compaction.made(extent, config, compressor=compressor, max_tokens=max_tokens)
+        if self._compaction.is_outdated(ready):
+            self.draft = StateDraft.of(self.context.state)
+            words = "the summarizer has called the window, which compacted the context"
+            return ActionResult(words, is_reduced=self.view().tokens < before)
         summary = await self._compaction.show(ready, eviction)
         self.draft = StateDraft.of(self.context.state)
         if summary.fell_back:
@@ -190,8 +210,12 @@ class DocumentHooks:
         entry = self.draft.messages[action.position]
         if entry.index < self.context.state.attempted_until:
             return ActionResult(f"message {entry.index} stays: it is archived as it is", is_reduced=False)
-        if action.texts and not self.is_overflow and not await self._planner.may_leave(entry, action.result):
-            return ActionResult(f"message {entry.index} stays: should_offload keeps it", is_reduced=False)
+        if action.texts and not self.is_overflow:
+            draft = self.draft
+            async with self.context.calls.lent():
+                may_leave = await self._planner.may_leave(entry, action.result)
+            if not may_leave or self.draft is not draft:
+                return ActionResult(f"message {entry.index} stays: should_offload keeps it", is_reduced=False)
         changed = await self._replaced(entry, action)
         if changed is entry:
             return ActionResult(

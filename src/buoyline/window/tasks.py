@@ -41,7 +41,8 @@ GUARD: Final = threading.RLock()
 
 os.register_at_fork(before=GUARD.acquire, after_in_parent=GUARD.release, after_in_child=GUARD.release)
 
-_POLL_S: Final = 0.002
+POLL_S: Final = 0.002
+"""Between two looks at a lock that a task of another event loop holds."""
 
 
 class SharedLock:
@@ -102,7 +103,7 @@ class _Holder:
         await self._queue.acquire()
         try:
             while not self._lock.acquire(self):  # noqa: ASYNC110 - its holder may be in another event loop
-                await asyncio.sleep(_POLL_S)
+                await asyncio.sleep(POLL_S)
         except BaseException:
             self._queue.release()
             raise

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextvars import ContextVar
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeAlias, TypeVar, Unpack
@@ -50,7 +49,7 @@ from buoyline.window.settings import (
     tools_of,
 )
 from buoyline.window.state import Entry, State, entry_beside, view_of
-from buoyline.window.tasks import SharedLock, completed
+from buoyline.window.tasks import completed
 
 if TYPE_CHECKING:
     from buoyline.compression import Summarizer, Summary
@@ -60,9 +59,6 @@ if TYPE_CHECKING:
 _WORTH_ASKING_TOKENS = 1_000
 """An agent that asks for a compaction gets none below that: the summary would take most of it."""
 
-_ENTERED: ContextVar[tuple["ContextWindow", ...]] = ContextVar("entered", default=())
-"""Windows with a call at work in this context."""
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -70,22 +66,13 @@ T = TypeVar("T")
 def _in_turn(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Let a call wait for those of other tasks: two at once would write, and archive, the same messages twice.
-
-    A hook or a summarizer that a call waits for may call again, also from a task of its own.
-    """
+    """Let a call wait for the others; see `CallLock`."""
 
     @wraps(method)
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        entered, calls = _ENTERED.get(), self._calls
-        if self in entered:
+        context: Context = self._context
+        async with context.calls.held():
             return await method(self, *args, **kwargs)
-        async with calls.held():
-            before = _ENTERED.set((*entered, self))
-            try:
-                return await method(self, *args, **kwargs)
-            finally:
-                _ENTERED.reset(before)
 
     return call
 
@@ -190,7 +177,6 @@ class ContextWindow:
         self._follower = ListFollower(self._engine.background, self._dialect)
         self._is_open = False
         self._unread_until = 0
-        self._calls = SharedLock()
         self._translation = Translation()
 
     @classmethod
