@@ -336,3 +336,36 @@ async def test_an_overflow_says_so_if_a_task_of_the_same_loop_is_at_work_on_the_
 
     await agent.invoke_async("and now?")
     assert refused == ["too long; another invocation is at work on the history"]
+
+
+@pytest.mark.parametrize("starts_it", ["on_event", "summarizer"])
+async def test_an_invocation_that_a_task_of_a_hook_makes_later_is_written_down_like_any_other(
+    starts_it: str, tmp_path: Path
+) -> None:
+    tasks, may_invoke = list[asyncio.Task[Any]](), asyncio.Event()
+
+    async def invoke_later() -> None:
+        await may_invoke.wait()
+        await agent.invoke_async("the later one")
+
+    def start(_: Any) -> None:
+        if not tasks:
+            tasks.append(asyncio.create_task(invoke_later()))
+
+    async def summarize(_: Any) -> str:
+        start(None)
+        return "The user talks."
+
+    manager: Any
+    if starts_it == "on_event":
+        workspace = unsynced(tmp_path)
+        manager = DocumentConversationManager(SLIDING, workspace=workspace, session_id=SESSION, on_event=start)
+    else:
+        manager = SummarizingConversationManager(
+            workspace=unsynced(tmp_path), session_id=SESSION, summarizer=summarize, proactive_compression=True
+        )
+    agent = agent_with(manager, messages=nearly_full(1_000), config={"context_window_limit": 1_000})
+    await agent.invoke_async("and now?")
+    may_invoke.set()
+    await tasks[0]
+    assert "the later one" in str((await unsynced(tmp_path).load_window(SESSION)).messages)

@@ -24,6 +24,16 @@ class CallLock:
         """Begin without a call."""
         self._lock: Final = SharedLock()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a call is at work."""
+        return self._lock.is_held
+
+    @property
+    def is_lent_here(self) -> bool:
+        """Whether the code that runs now has a loan of the lock."""
+        return any(loan.is_of(self) for loan in _LOANS.get())
+
     def held(self) -> AbstractAsyncContextManager[None]:
         """Hold the lock, or the innermost loan of it in this context."""
         return self._held() if _LOANS.get() else self._lock.held()

@@ -1,13 +1,11 @@
 """`WorkspaceConversationManager`: when our conversation managers act, and which errors they let pass."""
 
-import asyncio
 import logging
 import os
 import threading
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
@@ -28,6 +26,7 @@ from buoyline.integrations.strands.plugin import workspace_of
 from buoyline.management.settings import compression_threshold
 from buoyline.offloader import Offloader
 from buoyline.tokens import TextCounter, TokenCounter
+from buoyline.window.call_lock import CallLock
 from buoyline.window.held_window import Handover, HeldContext, hand_over
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
@@ -44,11 +43,6 @@ anything; `callbacks` turns that into one of these.
 Source: Strands' documentation of proactive compression: errors are swallowed and the model call proceeds."""
 
 _DEFAULT_WINDOW_TOKENS: Final = 200_000
-
-_POLL_S: Final = 0.002
-
-_ENTERED: ContextVar[tuple["WorkspaceConversationManager", ...]] = ContextVar("entered", default=())
-"""Managers that are at work in this context: an agent that writes a summary may have the very manager that asks it."""
 
 LEAST_GAIN: Final = 0.1
 _GAINS: Final = (LEAST_GAIN, 0.3, 0.5)
@@ -105,7 +99,7 @@ class WorkspaceConversationManager(ConversationManager):
         self._session_id = session_id
         self._followed = FollowedHistory()
         self._overflows = 0  # since the model's last answer
-        self._lock = threading.Lock()
+        self._calls = CallLock()
         self._holder = 0
 
     def get_state(self) -> dict[str, Any]:
@@ -140,7 +134,7 @@ class WorkspaceConversationManager(ConversationManager):
             ContextWindowOverflowException: With *e*: the history cannot become smaller, or another invocation in this
                 event loop is at work on it, and cannot continue before this one does.
         """
-        if self in _ENTERED.get() or (self._lock.locked() and self._holder == threading.get_ident()):
+        if self._calls.is_lent_here or (self._calls.is_held and self._holder == threading.get_ident()):
             if e is not None:
                 raise ContextWindowOverflowException(f"{e}; another invocation is at work on the history") from e
             logger.warning("the history of %s is unchanged: another invocation is at work", self._session_of(agent))
@@ -197,23 +191,21 @@ class WorkspaceConversationManager(ConversationManager):
 
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None, None]:
-        """Wait until no other thread or task is at work on the history."""
-        while not self._lock.acquire(blocking=False):  # noqa: ASYNC110 - its holder may be in another event loop
-            await asyncio.sleep(_POLL_S)
-        self._holder = threading.get_ident()
-        entered = _ENTERED.set((*_ENTERED.get(), self))
-        try:
-            yield
-        finally:
-            _ENTERED.reset(entered)
-            self._lock.release()
+        """Wait until no other thread or task is at work on the history.
+
+        The lock is lent to what the manager awaits: an agent that writes a summary may have this very manager.
+        """
+        async with self._calls.held():
+            self._holder = threading.get_ident()
+            async with self._calls.lent():
+                yield
 
     async def _while_alone(self, work: Awaitable[object]) -> None:
         async with self._alone():
             await work
 
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
-        if self not in _ENTERED.get():
+        if not self._calls.is_lent_here:
             async with self._alone():
                 await self._prepare(event)
 
@@ -226,7 +218,7 @@ class WorkspaceConversationManager(ConversationManager):
             self._overflows = 0
 
     async def _after_invocation(self, event: AfterInvocationEvent) -> None:
-        if self in _ENTERED.get():
+        if self._calls.is_lent_here:
             return
         self._overflows = 0
         try:
