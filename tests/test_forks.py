@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from buoyline import ContextWindow
 from buoyline.maintenance.verify import verify
 from buoyline.workspace import LocalWorkspace
 
@@ -172,3 +173,63 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
 """
     done = run(program, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+async def test_parent_and_child_do_not_both_go_on_with_a_window_that_was_forked(tmp_path: Path) -> None:
+    program = """
+from buoyline import ContextWindow
+from buoyline.errors import StaleWindowError
+window = ContextWindow(offloader=LocalWorkspace(sys.argv[1]), session_id="s1")
+async def write(text):
+    await window.add(message(text))
+    try:
+        await window.prepare()
+        print(text, flush=True)
+    except StaleWindowError:
+        pass
+asyncio.run(write("before"))
+child = os.fork()
+if not child:
+    asyncio.run(write("child"))
+    os._exit(0)
+os.waitpid(child, 0)
+asyncio.run(write("parent"))
+"""
+    done = run(program, tmp_path)
+    assert done.returncode == 0, done.stderr
+    held = [message["content"] for message in (await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")).messages]
+    assert held == done.stdout.split()
+    assert len(held) == 2, "only one window may continue a session"
+
+
+def test_a_window_whose_call_was_at_work_raises_in_the_child(tmp_path: Path) -> None:
+    program = """
+from buoyline import ContextWindow
+from buoyline.errors import StaleWindowError
+held, may_end = threading.Event(), threading.Event()
+async def ask(*_, **__):
+    held.set()
+    await asyncio.to_thread(may_end.wait)
+    return True
+window = ContextWindow(offloader=LocalWorkspace(sys.argv[1]), session_id="s1", should_offload=ask)
+asyncio.run(window.prepare())
+asyncio.run(window.add({"role": "tool", "tool_call_id": "c1", "content": "a row\\n" * 9_000}))
+thread = threading.Thread(target=lambda: asyncio.run(window.prepare()))
+thread.start()
+held.wait()
+child = os.fork()
+if not child:
+    signal.alarm(15)
+    may_end.set()
+    try:
+        asyncio.run(window.save())
+    except StaleWindowError:
+        os._exit(7)
+    os._exit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+may_end.set()
+thread.join()
+print(len(window.messages))
+"""
+    done = run(program, tmp_path)
+    assert done.stdout.split() == ["7", "1"], done.stderr

@@ -1,5 +1,6 @@
 """The context of a session: the one way to change it, its log on disk, and how another process restores it."""
 
+import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -61,7 +62,6 @@ class ContextLog:
     """Writes a context to a workspace's log of windows; does nothing if there is no log.
 
     Attributes:
-        writer: Identifies this window: the log refuses others once one has taken over.
         stubs: Stubs with their results that the next change records.
         calls: Model calls that are not recorded yet. The newest waits for its usage, or for the next one.
     """
@@ -70,9 +70,20 @@ class ContextLog:
         """Write to *log* as a writer of its own."""
         self.log = log
         self.session_id = session_id
-        self.writer = uuid.uuid4().hex
+        self._writer = uuid.uuid4().hex
+        self._process = os.getpid()
         self.stubs: dict[str, StoredResult] = {}
         self.calls: list[ModelCall] = []
+
+    @property
+    def writer(self) -> str:
+        """Identifies this window in this process: the log refuses others once one has taken over.
+
+        In a forked process it is another one, which has taken over nothing.
+        """
+        if self._process != os.getpid():
+            self._writer, self._process = uuid.uuid4().hex, os.getpid()
+        return self._writer
 
     def note_call(self, call: ModelCall) -> None:
         """Let the next change record a model call."""
