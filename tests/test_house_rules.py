@@ -364,6 +364,10 @@ def _known_names() -> set[str]:
     return names
 
 
+def test_the_architecture_is_one_page() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text("utf-8").splitlines()) <= 120
+
+
 def test_the_architecture_names_what_is_there() -> None:
     said = re.findall(r"`([^`\n]+)`", (ROOT / "ARCHITECTURE.md").read_text("utf-8"))
     packages = {path.relative_to(PACKAGE).parts[0] for path in MODULES}
