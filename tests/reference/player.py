@@ -402,8 +402,13 @@ class Player:
 
     def _apart(self, messages: Sequence[Any]) -> Sequence[Any]:
         """Return *messages* one by one: in Bedrock's form, the baseline returned neighbors of one role apart."""
-        apart = getattr(getattr(self.window, "_translation", None), "apart", None)
-        return messages if apart is None else apart(messages, self.window._context.whole)
+        translation: Any = getattr(self.window, "_translation", None)
+        if not hasattr(translation, "_heads"):
+            return messages
+        translation.of(self.window._context.whole)  # after a resume, nothing was returned yet
+        undone: Any = importlib.import_module("buoyline.window.window")._undone
+        found: Sequence[Any] = undone(messages, translation._heads)
+        return found
 
     # What is on disk
 
