@@ -16,6 +16,7 @@ from buoyline.compression import SummaryRequest
 from buoyline.errors import BuoylineError
 from buoyline.management import ContextManagement
 from buoyline.window import Event
+from buoyline.window.call_lock import CallLock
 from buoyline.window.tasks import SharedLock
 
 
@@ -292,3 +293,22 @@ async def test_a_task_that_outlives_the_function_that_started_it_waits_like_any_
         await window.add({"role": "tool", "tool_call_id": name, "content": "a row\n" * 9_000})
         await window.prepare()
     await asyncio.wait_for(tasks[0], 5)
+
+
+async def test_a_task_that_waits_for_a_loan_waits_for_the_call_once_the_loan_has_ended() -> None:
+    calls, order = CallLock(), list[str]()
+
+    async def called(name: str) -> None:
+        async with calls.held():
+            order.append(name)
+            await asyncio.sleep(0.01)
+            order.append(f"{name} ends")
+
+    async with calls.held():
+        async with calls.lent():
+            tasks = [asyncio.create_task(called(name)) for name in ("first", "second")]
+            while not order:
+                await asyncio.sleep(0)
+        order.append("the call ends")
+    await asyncio.gather(*tasks)
+    assert order == ["first", "first ends", "the call ends", "second", "second ends"]
