@@ -1031,6 +1031,10 @@ class TestImports:
         with pytest.raises(ConfigError, match=r'give LocalWorkspace\("./workspace"\)'):
             WorkspaceMiddleware("./workspace")  # type: ignore[arg-type]
 
+    def test_what_cannot_count_is_refused_when_the_middleware_is_made(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="counter: 'gpt-4o' cannot count tokens"):
+            WorkspaceMiddleware(LocalWorkspace(tmp_path), counter="gpt-4o")
+
 
 BLOCKS: Sequence[Callable[[int], Any]] = (
     lambda n: TextBlock(text=f"text {n}"),

@@ -236,6 +236,11 @@ def test_what_strands_would_pass_over_is_refused(proactive: Any, tmp_path: Path)
         SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path), proactive_compression=proactive)
 
 
+def test_what_cannot_count_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="counter: 'gpt-4o' cannot count tokens"):
+        SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), counter="gpt-4o")
+
+
 def test_an_agent_and_a_prompt_for_summaries_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Cannot provide both summarization_agent and summarization_system_prompt"):
         SummarizingConversationManager(

@@ -297,6 +297,7 @@ def test_a_call_that_was_cancelled_leaves_nothing(workdir: Path) -> None:
         ({"max_result_tokens": 100, "preview_tokens": 100}, "less than max_result_tokens"),
         ({"max_media_bytes": 0}, "max_media_bytes: must be positive, or None"),
         ({"storage": object()}, "storage: object is not a storage: give a workspace, a path"),
+        ({"counter": "gpt-4o"}, "counter: 'gpt-4o' cannot count tokens"),
     ],
 )
 def test_what_cannot_work_is_refused_when_it_is_built(parameters: dict[str, Any], words: str) -> None:

@@ -269,6 +269,8 @@ def test_a_picture_is_described_instead_of_shown(workspace: LocalWorkspace) -> N
 def test_what_cannot_be_is_refused_when_tools_are_made(workspace: LocalWorkspace) -> None:
     with pytest.raises(ConfigError, match="max_tokens"):
         lookup_tools(workspace, max_tokens=10)
+    with pytest.raises(ConfigError, match="counter: 'gpt-4o' cannot count tokens"):
+        lookup_tools(workspace, counter="gpt-4o")
     with pytest.raises(InvalidNameError):
         lookup_tools(workspace, "")
 

@@ -17,7 +17,7 @@ from buoyline.compression.citations import (
     verified_claims,
     with_checked_citations,
 )
-from buoyline.compression.config import ContextConfig, config_of, counter_of, require_focus, require_size
+from buoyline.compression.config import ContextConfig, config_of, require_focus, require_size
 from buoyline.compression.extractive.conversation import Conversation
 from buoyline.compression.extractive.summarizer import Extractive, carried, conversation_of, extract, with_state
 from buoyline.compression.identifiers import WORD
@@ -54,6 +54,7 @@ from buoyline.offloader.stub import previewed_lines
 from buoyline.offloader.transcript import is_reference_line
 from buoyline.tokens import TokenCounter
 from buoyline.tokens.messages import count_message
+from buoyline.tokens.o200k import counter_of
 
 # Facts beside a summary that a model or a function wrote.
 #

@@ -5,7 +5,7 @@ configuration that cannot work is refused when it is built.
 """
 
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -15,7 +15,6 @@ from buoyline.errors import ConfigError
 from buoyline.messages.jsonl import is_object
 from buoyline.offloader import ToolRule
 from buoyline.offloader.policy import require_count, rule_for
-from buoyline.tokens import TextCounter, TokenCounter, as_text_counter, default_counter
 from buoyline.tokens.usage import Prices
 
 MAX_TRIGGER_RATIO: Final = 0.9
@@ -211,18 +210,6 @@ def require_size(size: object) -> int:
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ConfigError("size", f"{size!r} is not a whole number of tokens above 0")
     return size
-
-
-def counter_of(counter: TokenCounter | Callable[[str], int] | None) -> TextCounter:
-    """Return *counter* as a `TextCounter`, or the default for None.
-
-    Raises:
-        ConfigError: It cannot count.
-    """
-    try:
-        return default_counter() if counter is None else as_text_counter(counter)
-    except TypeError as error:
-        raise ConfigError("counter", str(error)) from error
 
 
 def require_focus(focus: object) -> None:

@@ -18,6 +18,7 @@ from buoyline.lookups.retrieve import DEFAULT_MAX_TOKENS, retrieve
 from buoyline.lookups.search import search
 from buoyline.lookups.sources import require_workspace
 from buoyline.offloader import ToolRule
+from buoyline.tokens.o200k import counter_of
 from buoyline.workspace import ReadableWorkspace, layout
 
 SessionId: TypeAlias = str | Callable[[], str] | None
@@ -141,7 +142,8 @@ def lookup_tools(
         `read`, `grep`, `search`, `glob` and `query`, in this order.
 
     Raises:
-        ConfigError: *workspace* is no workspace, or *max_tokens* is under 200, too small for an answer.
+        ConfigError: *workspace* is no workspace, *max_tokens* is under 200, too small for an answer, or *counter*
+            cannot count.
         InvalidNameError: *session_id* cannot be the id of a session.
     """
     require_workspace(workspace)
@@ -149,7 +151,7 @@ def lookup_tools(
         raise ConfigError("max_tokens", f"{max_tokens} is too small for an answer; give {_LEAST_TOKENS} or more")
     if session_id is not None and not callable(session_id):
         layout.session_directories(session_id)
-    limits = {"max_tokens": max_tokens, "counter": counter}
+    limits = {"max_tokens": max_tokens, "counter": counter_of(counter)}
     timed = {**limits, "timeout_s": timeout_s}
 
     def tool(

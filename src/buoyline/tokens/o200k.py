@@ -22,11 +22,12 @@ a million blanks.
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from buoyline.tokens.counter import TextCounter, halve, require_token_limit
+from buoyline.errors import ConfigError
+from buoyline.tokens.counter import TextCounter, TokenCounter, as_text_counter, halve, require_token_limit
 from buoyline.tokens.vocabulary import o200k_base
 
 CHUNK_CHARS = 2_048
@@ -355,6 +356,18 @@ _SHARED = O200kCounter()
 def default_counter() -> TextCounter:
     """Return the counter that buoyline uses by default: one object for the whole process."""
     return _SHARED
+
+
+def counter_of(counter: TokenCounter | Callable[[str], int] | None) -> TextCounter:
+    """Return *counter* as a `TextCounter`, or the default counter for None.
+
+    Raises:
+        ConfigError: It cannot count.
+    """
+    try:
+        return default_counter() if counter is None else as_text_counter(counter)
+    except TypeError as error:
+        raise ConfigError("counter", str(error)) from error
 
 
 if TYPE_CHECKING:

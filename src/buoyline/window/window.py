@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
-from buoyline.compression.config import ContextConfig, config_of, counter_of, require_focus
+from buoyline.compression.config import ContextConfig, config_of, require_focus
 from buoyline.compression.extractive.summarizer import Extractive
 from buoyline.errors import NotFoundError
 from buoyline.management import ContextManagement, ManagementReport
@@ -18,6 +18,7 @@ from buoyline.messages.times import now
 from buoyline.offloader import ModelCall, Offloader, StoredResult, ToolOutput, WindowState
 from buoyline.offloader.protocol import abilities_of
 from buoyline.tokens.messages import count_result
+from buoyline.tokens.o200k import counter_of
 from buoyline.tokens.usage import model_of, usage_of
 from buoyline.window.budget import Request, TokenBudget
 from buoyline.window.context import (

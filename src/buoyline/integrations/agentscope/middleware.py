@@ -22,7 +22,8 @@ from buoyline.lookups.tools import LOOKUP_RULES
 from buoyline.management.run import LEAST_PROGRESS
 from buoyline.offloader import Offloader, ToolRule
 from buoyline.offloader.protocol import abilities_of, instead_of
-from buoyline.tokens import Prices, TokenCounter, as_text_counter, default_counter
+from buoyline.tokens import Prices, TokenCounter
+from buoyline.tokens.o200k import counter_of
 from buoyline.window.events import OnEvent, tell
 from buoyline.window.settings import Management, document_of
 from buoyline.workspace import LocalWorkspace, layout
@@ -159,9 +160,9 @@ class WorkspaceMiddleware(MiddlewareBase):
             summarizers: Further summarizers, by the ``summarization_model_id`` of documents.
 
         Raises:
-            ConfigError: *workspace* or a summarizer is something else, or *lookup_tokens* is too small.
+            ConfigError: *workspace* or a summarizer is something else, *lookup_tokens* is too small, or *counter*
+                cannot count.
             BuoylineError: There is no such document, or it cannot be acted on; see `document_of`.
-            TypeError: *counter* cannot count.
         """
         for method in ("offload_context", "offload_tool_result"):
             if not callable(getattr(workspace, method, None)):
@@ -181,7 +182,7 @@ class WorkspaceMiddleware(MiddlewareBase):
         workbench = Workbench(
             offloader=workspace,
             abilities=abilities_of(workspace),
-            counter=default_counter() if counter is None else as_text_counter(counter),
+            counter=counter_of(counter),
             settings=settings,
             on_event=on_event,
             management=None if management is None else document_of(management, workspace),

@@ -22,8 +22,9 @@ from buoyline.management.custom import CustomManager, Reducer
 from buoyline.management.model import ManagerEntry
 from buoyline.offloader import Abilities, Offloader
 from buoyline.offloader.protocol import abilities_of
-from buoyline.tokens import TextCounter, TokenCounter, as_text_counter, default_counter
+from buoyline.tokens import TextCounter, TokenCounter
 from buoyline.tokens.counter import BisectingCounter
+from buoyline.tokens.o200k import counter_of
 from buoyline.window.events import Event, OnEvent
 
 
@@ -56,11 +57,9 @@ def guarded_counter(counter: TokenCounter | Callable[[str], int] | None) -> Text
     returned as it is; for None, the default counter.
 
     Raises:
-        TypeError: *counter* cannot count.
+        ConfigError: *counter* cannot count.
     """
-    if counter is None:
-        return default_counter()
-    found = as_text_counter(counter)
+    found = counter_of(counter)
     return BisectingCounter(_GuardedCount(found)) if isinstance(found, BisectingCounter) else found
 
 

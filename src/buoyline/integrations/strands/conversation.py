@@ -83,9 +83,8 @@ class WorkspaceConversationManager(ConversationManager):
             counter: Counts tokens. Default: exact, for ``o200k_base``.
 
         Raises:
-            ConfigError: *proactive_compression* is none of these, or its threshold is not above 0 and at most 1. It is
-                a ValueError.
-            TypeError: *counter* cannot count.
+            ConfigError: *proactive_compression* is none of these, its threshold is not above 0 and at most 1, or
+                *counter* cannot count. It is a ValueError.
         """
         threshold = compression_threshold(proactive_compression)
         super().__init__(proactive_compression=None if threshold is None else {"compression_threshold": threshold})

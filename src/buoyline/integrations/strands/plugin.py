@@ -44,8 +44,9 @@ from buoyline.offloader import ToolRule
 from buoyline.offloader.policy import LEAST_USEFUL_TOKENS, rule_for
 from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import reread_limit
-from buoyline.tokens import TokenCounter, as_text_counter, default_counter
+from buoyline.tokens import TokenCounter, default_counter
 from buoyline.tokens.messages import count_part
+from buoyline.tokens.o200k import counter_of
 from buoyline.window.events import OnEvent
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
@@ -156,7 +157,7 @@ class WorkspaceOffloader(Plugin):
         self._should_offload, self._rules = should_offload, {**(tool_rules or {})}
         self._max_media_bytes, self._session_id = max_media_bytes, session_id
         self._storage_timeout_s, self._on_event = storage_timeout_s, on_event
-        self._counter = as_text_counter(default_counter() if counter is None else counter)
+        self._counter = counter_of(counter)
         self._attachments: WeakKeyDictionary[Agent, Attachment] = WeakKeyDictionary()
 
     def init_agent(self, agent: Agent) -> None:
