@@ -639,7 +639,7 @@ async def write_and_show(folder: Path, text: str) -> None:
     content, view = text.encode(), view_of(text)
     hashlib.sha256(content).digest()
     for file in [content] if view is None else [content, view.encode()]:
-        await bare_publish(folder, file)()
+        bare_publish(folder, file)()
     stub(view or text, StoredResult("tool_result-1.txt", "", "", 0), MEASURED_TOKENS, COUNTER)
 
 

@@ -216,10 +216,12 @@ async def result(setting: Setting) -> AsyncIterator[Row]:
         ("result 10 MB", 10 * MEGABYTE, setting.count(25, 4), MAX_BARE_RATIO),
     ):
         text = source_text(chars)
-        bare = bare_publish(setting.fresh(), text.encode())
+        write = bare_publish(setting.fresh(), text.encode())
+        bare, recorded = inline(write), threaded(bare_result(setting.fresh(), write))
         ours = storing(LocalWorkspace(setting.fresh()), "s1", text)
-        our_s, other_s = await alternate(rounds, [ours, bare])
+        our_s, other_s, recorded_s = await alternate(rounds, [ours, bare, recorded])
         yield compared(what, "temporary file, fdatasync, rename, fsync directory", our_s, other_s, goal)
+        yield compared(what, "the same and a synced record, in asyncio.to_thread", our_s, recorded_s)
         if chars == 100 * KILOBYTE:
             yield await processor(setting, what, ours, bare)
     others = strands_writes(setting, text.encode())
@@ -236,11 +238,22 @@ def storing(workspace: LocalWorkspace, session: str, text: str) -> Operation:
     return lambda: workspace.offload_tool_result(session, next(messages))
 
 
-def bare_publish(folder: Path, content: bytes) -> Operation:
+def bare_result(folder: Path, write: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that calls *write*, and then appends a record to a file, and syncs it."""
+    record = bare_append(folder, [b"x" * (KILOBYTE // 2)])
+
+    def write_and_record() -> None:
+        write()
+        record()
+
+    return write_and_record
+
+
+def bare_publish(folder: Path, content: bytes) -> Callable[[], None]:
     """Return a function that writes *content* to a new file as durably as the system allows."""
     directory, numbers = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), itertools.count()
 
-    async def write() -> None:
+    def write() -> None:
         file = os.open("temporary", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory)
         rest = memoryview(content)
         while rest:
