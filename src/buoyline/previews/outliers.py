@@ -53,6 +53,7 @@ _LEAST_WORDS = 3
 _LEAST_LETTERS = 3
 _MAX_SCORED = 400
 _MOST_FIELDS = 24
+_AFTER_DIGITS: Final = chr(ord("9") + 1)
 _CONTINUED: Final = CONTINUED.encode()
 
 
@@ -195,11 +196,13 @@ def _odd_fields(shapes: Shapes) -> Iterator[Finding]:
         if len(group) < 2 * _LEAST_LINES:
             break
         rows = [fields[place].split() for place in group]
-        for column in list(zip(*rows, strict=False))[:_MOST_FIELDS]:
-            value_of = {text: _field_value(text) for text in set(column)}
-            values = [value_of[text] for text in column] if len(value_of) > 1 else []
+        for column in islice(zip(*rows, strict=False), _MOST_FIELDS):
+            if column.count(column[0]) == len(column):
+                continue
+            texts = b"\n".join(column).decode("utf-8", "replace").split("\n")
+            values = texts if min(texts) >= _AFTER_DIGITS else list(map(_field_value, texts))
             for outlier in column_outliers(values)[:2]:
-                note = f"{column[outlier.place].decode('utf-8', 'replace')[:40]}: {outlier.reason}"
+                note = f"{texts[outlier.place][:40]}: {outlier.reason}"
                 found.append(Finding(shapes.sample[group[outlier.place]][0], outlier.weight, note=note))
     found.sort(key=lambda finding: (-finding.weight, finding.number))
     for rank, finding in enumerate(found[:_MAX_FINDINGS]):
@@ -208,11 +211,11 @@ def _odd_fields(shapes: Shapes) -> Iterator[Finding]:
         yield Finding(finding.number, finding.weight - fall, note=finding.note)
 
 
-def _field_value(text: bytes) -> "ColumnValue":
+def _field_value(text: str) -> "ColumnValue":
     try:
-        return float(text) if text[:1].isdigit() else text.decode("utf-8", "replace")
+        return float(text) if text[0].isdigit() and text.isascii() else text
     except ValueError:
-        return text.decode("utf-8", "replace")
+        return text
 
 
 class Container:
@@ -341,17 +344,18 @@ def text_outliers(texts: Sequence[str]) -> list[Outlier]:
     """Find the texts whose form or value is unique although all others follow a few."""
     counts = Counter(texts)
     found = _odd_values(texts, counts) or _odd_beginnings(texts)
-    if not found and len(counts) <= _MAX_SHAPED:
+    # Words have one shape. Most columns of a log are words, and their shapes would take half of the time.
+    if not found and len(counts) <= _MAX_SHAPED and not all(map(str.isalpha, counts)):
         # A shape is like "a-0 a 0.0.0.0", which is that of "user-17 at 10.0.0.1".
         lines = "\n".join([text[:_SHAPED_CHARS].replace("\n", " ") for text in counts])
         shapes = dict(zip(counts, _forms(lines.encode("utf-8", "replace")), strict=True))
         by_shape = Counter(map(shapes.__getitem__, texts))
         found = _odd_numbers(texts, counts, shapes, by_shape) or _odd_shapes(texts, counts, shapes, by_shape)
-    if not found:
-        longest = max(counts, key=len)
+    longest = max(counts, key=len)
+    if not found and len(longest) > 2 * _SHAPED_CHARS:
         others = max((len(text) for text in counts if text is not longest), default=0)
         others = len(longest) if counts[longest] > 1 else others
-        if len(longest) > max(_FAR / 2 * others, 2 * _SHAPED_CHARS):
+        if len(longest) > _FAR / 2 * others:
             found = [Outlier(texts.index(longest), 78.0, f"{len(longest):,} characters, others at most {others:,}")]
     return found
 
@@ -393,9 +397,13 @@ def _odd_values(texts: Sequence[str], counts: Counter[str]) -> list[Outlier]:
 
 
 def _odd_beginnings(texts: Sequence[str]) -> list[Outlier]:
+    most = min(_MOST_PER_COLUMN, (1 - _MOST) * len(texts))
+    # With so many beginnings among seven texts, more than three differ; few columns need the count of all.
+    if most < 1 or len({text[:_PREFIX_CHARS] for text in texts[:7]}) > 1 + _MOST_PER_COLUMN:
+        return []
     beginnings = Counter([text[:_PREFIX_CHARS] for text in texts])
     beginning, count = beginnings.most_common(1)[0]
-    if not 0 < len(texts) - count <= min(_MOST_PER_COLUMN, (1 - _MOST) * len(texts)):
+    if not 0 < len(texts) - count <= most:
         return []
     odd = [index for index, text in enumerate(texts) if not text.startswith(beginning)]
     return [Outlier(index, 90.0, f"others begin {_quoted(beginning)}") for index in odd]
