@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from buoyline.previews.digest import Digest, Finding, counted, fact, rows, share
+from buoyline.previews.digest import Digest, Finding, are_mostly, counted, fact, rows, share
 
 _HEAD_CHARS = 4_096
 _SAMPLE_CHARS = 65_536
@@ -177,10 +177,10 @@ def _worth(text: str) -> int:
 
 def _dumped(lines: Sequence[str]) -> Digest | None:
     sample = [line for line in lines[:200] if line.strip()]
-    found = [_DUMP.match(line) for line in sample]
-    if len(sample) < 2 or share(sum(match is not None for match in found), len(sample)) < _LEAST_SPELLED:  # noqa: PLR2004
+    if len(sample) < 2 or not are_mostly(_DUMP.match, sample, _LEAST_SPELLED):  # noqa: PLR2004
         return None
-    digits = "".join("".join(match[1].split()) for match in found[:20] if match is not None)
+    found = map(_DUMP.match, sample[:20])
+    digits = "".join("".join(match[1].split()) for match in found if match is not None)
     kind = _type_of(_bytes_of(_unhexed(digits))) or "of unknown type"
     return Digest((fact(f"Binary data: {kind}, as a dump in hexadecimal, {counted(len(lines), 'line')}"),))
 

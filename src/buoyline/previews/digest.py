@@ -5,7 +5,7 @@ This module also holds what the readers share: the wording of facts, and linear-
 
 import importlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -169,6 +169,17 @@ def sampled(lines: Sequence[str], most: int = 400) -> list[str]:
     step = max(1, (len(lines) - len(head)) // max(most - len(head), 1))
     rest = lines[len(head) :: step][: most - len(head)]
     return [line[:_SAMPLED_CHARS] for line in (*head, *rest) if line.strip()]
+
+
+def are_mostly(is_so: Callable[[str], object], lines: Sequence[str], least: float) -> bool:
+    """Check whether *is_so* holds for the share *least* of *lines*; the first ones tell most texts apart."""
+    others = 0
+    for line in lines:
+        if not is_so(line):
+            others += 1
+            if share(len(lines) - others, len(lines)) < least:
+                return False
+    return True
 
 
 def without_colors(lines: Sequence[str]) -> Sequence[str]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from buoyline.previews.digest import Digest, Finding, counted, fact, rows, sampled, share, shortened
+from buoyline.previews.digest import Digest, Finding, are_mostly, counted, fact, rows, sampled, share, shortened
 
 _LINE_CHARS = 1_000
 _LEAST = 0.85
@@ -67,20 +67,9 @@ def listing_digest(lines: Sequence[str]) -> Digest | None:
     if len(sample) < _LEAST_LINES:
         return None
     for pattern, read in _FORMS:
-        if _are_mostly(pattern.match, sample):
+        if are_mostly(pattern.match, sample, _LEAST):
             return read(lines)
-    return _paths(lines) if _are_mostly(_is_path, sample) else None
-
-
-def _are_mostly(is_so: Callable[[str], object], sample: Sequence[str]) -> bool:
-    """Check whether *is_so* holds for most lines; the first ones tell most texts apart."""
-    others = 0
-    for line in sample:
-        if not is_so(line):
-            others += 1
-            if share(len(sample) - others, len(sample)) < _LEAST:
-                return False
-    return True
+    return _paths(lines) if are_mostly(_is_path, sample, _LEAST) else None
 
 
 def _is_path(line: str) -> bool:
