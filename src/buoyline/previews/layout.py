@@ -6,9 +6,9 @@ whole; only the exact count of the whole decides.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from buoyline.previews.digest import (
@@ -38,8 +38,7 @@ _LEAST_CUT_CHARS = 12
 _BEFORE = re.compile(r"\s{0,40}(?:[^\s:]{1,60}:\d{1,6}:\d{1,6}: )?")
 
 
-@dataclass(frozen=True, slots=True)
-class PreviewLine:
+class PreviewLine(NamedTuple):
     """A line of a preview, whole or in part.
 
     Attributes:
@@ -66,6 +65,8 @@ class PreviewLine:
 
     def narrowed(self, chars: int) -> "PreviewLine":
         """Return the row with at most *chars* of its text; the mark may be longer."""
+        if not self.mark and len(self.text) <= chars + _LEAST_CUT_CHARS:
+            return self
         place = _BEFORE.match(self.text)
         chars += place.end() if place is not None else 0
         cut = max(len(self.text) - chars, 0)
@@ -73,7 +74,7 @@ class PreviewLine:
         mark = shortened_end(self.mark, room)
         # A cut must save more than its own mark.
         if cut <= _LEAST_CUT_CHARS:
-            return self if mark is self.mark else replace(self, mark=mark)
+            return self._replace(mark=mark)
         return PreviewLine(self.number, self.text[:chars], self.cut_chars + cut, self.column, mark)
 
 
@@ -209,8 +210,7 @@ class PreviewBudget:
         return self._costs[text]
 
 
-@dataclass(frozen=True, slots=True)
-class _PreviewRow:
+class _PreviewRow(NamedTuple):
     """A row that may be shown: a fact or a line."""
 
     weight: float
@@ -225,8 +225,9 @@ class _PreviewRow:
         chars = widths[2] if is_filling else widths[0] if self.weight >= MUST_SHOW_WEIGHT else widths[1]
         chars = max(chars, _LEAST_FATAL_CHARS) if self.weight >= _FATAL else chars
         if self.line is None:
-            return _PreviewRow(self.weight, shortened_end(self.fact, max(4 * chars, _LEAST_FACT_CHARS)))
-        return _PreviewRow(self.weight, "", self.line.narrowed(chars))
+            return self._replace(fact=shortened_end(self.fact, max(4 * chars, _LEAST_FACT_CHARS)))
+        line = self.line.narrowed(chars)
+        return self if line is self.line else self._replace(line=line)
 
 
 class PreviewPlan(NamedTuple):
@@ -354,12 +355,9 @@ def _taken_rows(
     rows += [_PreviewRow(_PREFIX, named)] if named else []
     rows.sort(key=lambda row: -row.weight)
     widths = _widths(rows, budget, least)
-    rows = [row.narrowed(widths) for row in rows]
-    taken = _rows_that_fit(rows, budget.room_tokens - budget.cost(_last_row(plan.total, plan.total, ())), budget)
+    taken = _rows_that_fit(rows, widths, budget, _last_row(plan.total, plan.total, ()))
     if hidden := _hidden(taken, findings):
-        taken = _rows_that_fit(
-            rows, budget.room_tokens - budget.cost(_last_row(plan.total, plan.total, hidden)), budget
-        )
+        taken = _rows_that_fit(rows, widths, budget, _last_row(plan.total, plan.total, hidden))
     return taken
 
 
@@ -392,24 +390,31 @@ def _widths(rows: Sequence[_PreviewRow], budget: PreviewBudget, least: tuple[int
     wanted = [row for row in rows if row.weight > _WANTED]
     musts = [row for row in wanted if row.weight >= MUST_SHOW_WEIGHT]
     for place, widths in enumerate(_WIDTHS):
-        needed = [row.narrowed(widths) for row in (wanted if place <= _LEAST_WANTED else musts)]
+        needed = wanted if place <= _LEAST_WANTED else musts
         # Counting takes longer than a bound by the characters.
-        if sum(len(str(row)) for row in needed) > _MOST_CHARS_PER_TOKEN * budget.room_tokens:
-            continue
-        cost = 0
-        for row in needed:
-            cost += budget.cost(row)
-            if cost > _MUST_SHARE * budget.room_tokens:
-                break
-        else:
+        chars = (len(str(row.narrowed(widths))) for row in needed)
+        costs = (budget.cost(row.narrowed(widths)) for row in needed)
+        if not (
+            _exceed(chars, _MOST_CHARS_PER_TOKEN * budget.room_tokens)
+            or _exceed(costs, _MUST_SHARE * budget.room_tokens)
+        ):
             return widths
     return least
 
 
-def _rows_that_fit(rows: Sequence[_PreviewRow], room_tokens: int, budget: PreviewBudget) -> list[_PreviewRow]:
-    """Take the heaviest rows that fit; of the first and last lines, none after one that does not fit: no gaps."""
+def _exceed(amounts: Iterable[int], most: float) -> bool:
+    """Check whether the sum is above *most*; adding stops there."""
+    return any(total > most for total in accumulate(amounts, initial=0))
+
+
+def _rows_that_fit(
+    rows: Sequence[_PreviewRow], widths: tuple[int, int, int], budget: PreviewBudget, last: str
+) -> list[_PreviewRow]:
+    """Take the heaviest rows that fit beside *last*; after a first or last line that does not fit, none: no gaps."""
     taken: list[_PreviewRow] = []
-    for row in rows:
+    room_tokens = budget.room_tokens - budget.cost(last)
+    for wide in rows:
+        row = wide.narrowed(widths)
         cost = budget.cost(row)
         if cost <= room_tokens:
             taken.append(row)
