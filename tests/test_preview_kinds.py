@@ -617,7 +617,7 @@ def test_a_trace_of_python_is_found_once_with_the_frame_of_the_users_own_code() 
     text = "".join(PYTHON_TRACE % number for number in range(5))
     digest = read(trace_digest, text)
     assert digest.facts == ("Stack traces: 5, all alike", "Raised: ValueError x5 :7 at /srv/app/main.py:12 (run)")
-    assert [(found.number, found.weight, found.count) for found in digest.findings] == [(7, 98.0, 5), (3, 85.0, 1)]
+    assert [(found.number, found.weight, found.lines) for found in digest.findings] == [(7, 98.0, 5), (3, 85.0, 1)]
 
 
 def test_a_trace_behind_the_prefix_of_a_build_server_is_found() -> None:

@@ -6,7 +6,7 @@ This module also holds what the readers share: the wording of facts, and linear-
 import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple, cast
@@ -26,15 +26,14 @@ OUTLIER_NOTE = "unlike all others"
 """The note of a line that is shown only as an outlier; it is dropped if another finding shows the line anyway."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """A line that is more important than its neighbors.
 
     Attributes:
         number: 1-based.
         weight: From 0 to 100; the preview takes the highest first.
         column: The character that the finding is about, 0-based.
-        count: The number of lines of this kind, this one included.
+        lines: The number of lines of this kind, this one included.
         similar: The numbers of some of the other lines of this kind, ascending.
         note: Why the line is odd, if the line does not say so itself.
         word: For an error line, characters that find every line of its kind; else empty.
@@ -44,7 +43,7 @@ class Finding:
     number: int
     weight: float
     column: int = 0
-    count: int = 1
+    lines: int = 1
     similar: tuple[int, ...] = ()
     note: str = ""
     word: str = ""
@@ -97,9 +96,9 @@ def by_place(findings: Iterable[Finding]) -> list[Finding]:
         first = found.setdefault((finding.number, part), finding)
         note = finding.note if finding.note not in {"", OUTLIER_NOTE} and not first.note else first.note
         if finding.word and not first.word:
-            first = replace(finding, weight=first.weight, note=note)
+            first = finding._replace(weight=first.weight, note=note)
         elif note != first.note:
-            first = replace(first, note=note)
+            first = first._replace(note=note)
         found[finding.number, part] = first
     return sorted(found.values(), key=lambda finding: (-finding.weight, finding.number, finding.column))
 

@@ -63,7 +63,7 @@ def failure_digest(lines: Sequence[str]) -> Digest:
     findings = list[Finding]()
     for first, *similar in list(kinds.values())[:_MAX_FINDINGS]:
         known = (*similar[: _MAX_SIMILAR - 1], similar[-1]) if len(similar) > _MAX_SIMILAR else similar
-        findings.append(Finding(first, _WEIGHT, count=1 + len(similar), similar=tuple(known), word=_WORD))
+        findings.append(Finding(first, _WEIGHT, lines=1 + len(similar), similar=tuple(known), word=_WORD))
     # A failed assertion of Rust has its two values in the lines below; a style sheet has similar lines.
     for hit in matches(_ASSERTION, text, _MAX_FINDINGS):
         for number in range(hit.number + 1, min(hit.number + 3, len(lines)) + 1):
@@ -172,7 +172,7 @@ def trace_digest(lines: Sequence[str]) -> Digest | None:
     for place, kind in enumerate(kinds):
         fall = min(max(place - _WORST_KINDS, 0.0), 10.0)
         form = form_of(lines[kind.number - 1][:_TRACE_CHARS].encode("utf-8", "replace"))
-        findings.append(Finding(kind.number, 98.0 - fall, count=kind.count, similar=tuple(kind.similar), form=form))
+        findings.append(Finding(kind.number, 98.0 - fall, lines=kind.count, similar=tuple(kind.similar), form=form))
         if kind.frame and kind.frame != kind.number and not _FOREIGN.search(kind.place):
             findings.append(Finding(kind.frame, 85.0 - fall))
     return Digest(tuple(facts), tuple(findings))

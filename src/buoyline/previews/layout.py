@@ -7,7 +7,6 @@ whole; only the exact count of the whole decides.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate, chain
 from typing import NamedTuple
 
@@ -119,7 +118,7 @@ def _last_row(lines: int, total: int, hidden: Sequence[Finding]) -> str:
         return f"[{rest}]"
     counts = Counter[str]()
     for finding in hidden:
-        counts[_pattern(finding.word)] += finding.count
+        counts[_pattern(finding.word)] += finding.lines
     patterns = _chosen_patterns(counts)
     found = [word for word in counts if any(pattern in word for pattern in patterns)]
     is_more = len(hidden) >= MAX_ERROR_KINDS or len(found) < len(counts)
@@ -295,7 +294,7 @@ def _grouped(findings: Sequence[Finding]) -> list[Finding]:
             numbers = sorted(other.number for other in alike[1:])
             if len(numbers) > _MOST_NUMBERS:
                 numbers = [*numbers[: _MOST_NUMBERS - 1], numbers[-1]]
-            grouped.append(replace(finding, count=sum(other.count for other in alike), similar=tuple(numbers)))
+            grouped.append(finding._replace(lines=sum(other.lines for other in alike), similar=tuple(numbers)))
     return grouped
 
 
@@ -375,12 +374,12 @@ def _named_prefix(prefix: LinePrefix | None, lines: Mapping[LinePlace, LineExcer
 
 def _row(finding: Finding, excerpt: LineExcerpt, prefix: LinePrefix | None) -> _PreviewRow:
     marks = [visible(" ".join(finding.note.split()))] if finding.note else []
-    if finding.count > 1:
-        like = f"{finding.count - 1:,} more like it"
+    if finding.lines > 1:
+        like = f"{finding.lines - 1:,} more like it"
         numbers = list(map(str, finding.similar))
-        if len(numbers) < finding.count - 1:
+        if len(numbers) < finding.lines - 1:
             numbers.insert(-1 if len(numbers) >= _LEAST_SPAN else len(numbers), "...")
-        marks.append(f"{like}: {', '.join(numbers)}" if finding.similar else f"\u00d7{finding.count:,}")
+        marks.append(f"{like}: {', '.join(numbers)}" if finding.similar else f"\u00d7{finding.lines:,}")
     skipped = prefix.chars_in(excerpt.text) if prefix is not None and not excerpt.first else 0
     return _PreviewRow(finding.weight, line=preview_line(finding.number, excerpt, "; ".join(marks), skipped))
 

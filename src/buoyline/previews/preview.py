@@ -176,7 +176,7 @@ def text_digest(survey: Survey) -> Digest:
             errors = _quieter(errors, records.quoted)
         return _of_the_beginning(records, len(lines), survey) + errors
     found = _first(KIND_READERS, lines)
-    reports = sum(finding.count for finding in errors.findings if finding.word)
+    reports = sum(finding.lines for finding in errors.findings if finding.word)
     is_run = reports >= _LEAST_REPORTS and reports > _REPORTED * len(lines)  # of a compiler or a test runner
     if found is not None and is_run and found.facts[0].startswith(SOURCE_CODE):
         found = None  # it quotes the program
@@ -191,7 +191,7 @@ def text_digest(survey: Survey) -> Digest:
         # In a program or a page, nearly every line is unlike all others.
         outliers.sort(key=lambda finding: -finding.weight)
         outliers = [
-            replace(finding, weight=min(finding.weight, weight), note="")
+            finding._replace(weight=min(finding.weight, weight), note="")
             for finding, weight in zip(outliers, _QUIET_WEIGHTS, strict=False)
         ]
     kind = _of_the_beginning(found or Digest(), len(lines), survey)
@@ -203,7 +203,7 @@ def _quieter(errors: Digest, quoted: frozenset[int]) -> Digest:
     findings = [
         finding
         if finding.weight >= MUST_SHOW_WEIGHT and finding.number not in quoted
-        else replace(finding, weight=min(finding.weight, _CODE_WEIGHT), word="", form=b"")
+        else finding._replace(weight=min(finding.weight, _CODE_WEIGHT), word="", form=b"")
         for finding in errors.findings
     ]
     return replace(errors, findings=tuple(findings))
