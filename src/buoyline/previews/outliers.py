@@ -200,6 +200,7 @@ def _odd_fields(shapes: Shapes) -> Iterator[Finding]:
             if column.count(column[0]) == len(column):
                 continue
             texts = b"\n".join(column).decode("utf-8", "replace").split("\n")
+            # If the least of them begins behind "9", none begins with a digit, and no text is a number.
             values = texts if min(texts) >= _AFTER_DIGITS else list(map(_field_value, texts))
             for outlier in column_outliers(values)[:2]:
                 note = f"{texts[outlier.place][:40]}: {outlier.reason}"
