@@ -65,22 +65,21 @@ def unverified(text: str, haystacks: Iterable[str]) -> tuple[str, ...]:
     message any blank or line end equals any other, and ``12345`` verifies ``12,345``. The haystacks are the messages of
     a summary, as text or as JSON.
     """
-    open_claims = dict.fromkeys(claims(text))
-    for haystack in haystacks:
-        on_one_line = ""
-        if any(" " in claim for claim in open_claims):
-            # A user may quote an earlier citation within a message.
-            on_one_line = readable(_without_citations(haystack.replace("\\n", "\n").replace('\\"', '"')))
-        for claim in list(open_claims):
-            if " " in claim:
-                message = readable(claim)
-                is_backed = message in on_one_line or _holds_arguments(on_one_line, message)
-            else:
-                plain = claim.replace(",", "")
-                is_backed = contains_whole(haystack, claim) or (plain != claim and contains_whole(haystack, plain))
-            if is_backed:
-                del open_claims[claim]
-    return tuple(open_claims)
+    found = claims(text)
+    # No claim spans two of them, since none has a line end or a cut.
+    known, on_one_line = f"\n{CUT}\n".join(haystacks), ""
+    if any(" " in claim for claim in found):
+        # A user may quote an earlier citation within a message.
+        on_one_line = readable(_without_citations(known.replace("\\n", "\n").replace('\\"', '"')))
+    return tuple(claim for claim in found if not _is_backed(claim, known, on_one_line))
+
+
+def _is_backed(claim: str, known: str, on_one_line: str) -> bool:
+    if " " in claim:
+        message = readable(claim)
+        return message in on_one_line or _holds_arguments(on_one_line, message)
+    plain = claim.replace(",", "")
+    return contains_whole(known, claim) or (plain != claim and contains_whole(known, plain))
 
 
 def contains_whole(text: str, name: str) -> bool:
@@ -100,7 +99,8 @@ def mark(text: str, unverified: Iterable[str]) -> str:
     """
     plain = text.replace(MARK, "")
     doubtful = frozenset(unverified)
-    ends = sorted({claim.end for claim in _claims(plain) if claim.text in doubtful})
+    found = _claims(plain) if doubtful else ()
+    ends = sorted({claim.end for claim in found if claim.text in doubtful})
     pieces = [plain[start:end] for start, end in zip([0, *ends], [*ends, len(plain)], strict=True)]
     return MARK.join(pieces)
 
