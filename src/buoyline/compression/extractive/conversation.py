@@ -74,6 +74,7 @@ class Conversation:
         citations: Finds the lines of quotations.
         sections: Finds the lines of exact strings.
         typed: The messages that the user typed, in order; all of the user's if none looks typed.
+        values: How likely each exact string is needed again.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class Conversation:
         self.sections = Sections(sources, self.strings_in)
         self._index.mark_neighbours(self.sections.places)
         self.occurrences = self._index.occurrences()
-        self._values = {occurrence.text: self.value_of(occurrence) for occurrence in self.occurrences}
+        self.values = {occurrence.text: self.value_of(occurrence) for occurrence in self.occurrences}
 
     def within(self, limits: QuotationLimits) -> "Conversation":
         """Return the same conversation for a summary of another size; nothing is read again."""
@@ -131,7 +132,7 @@ class Conversation:
 
     def value_in(self, text: str) -> float:
         """Return how many strings of *text* are likely needed again."""
-        return math.fsum(self._values.get(string, 0.0) for _, string in self._index.strings(text))
+        return math.fsum(self.values.get(string, 0.0) for _, string in self._index.strings(text))
 
     def strings_in(self, text: str) -> set[str]:
         """Return the exact strings in *text*."""

@@ -174,7 +174,7 @@ def ranked_sentences(conversation: "Conversation") -> Iterator[tuple[SentenceCan
     Each comes with the log odds that it is needed.
     """
     weights = _concept_weights(conversation)
-    weights |= {f"={found.text}": STRING_WEIGHT * conversation.value_of(found) for found in conversation.occurrences}
+    weights |= {f"={text}": STRING_WEIGHT * value for text, value in conversation.values.items()}
     waiting = list(_candidates(conversation))
     for candidate in waiting:
         candidate.concepts |= {f"={string}" for string in conversation.strings_in(candidate.text)}
