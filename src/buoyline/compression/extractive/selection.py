@@ -437,13 +437,14 @@ class Selection:
             return
         said = {item.text for item in self.choice.shown[STRINGS_FIELD]}
         needs = [
-            (item, self._need(item))
+            (item, need)
             for item in queue
-            if item.kind in STRING_KINDS and item.text not in said and not contains_whole(self._said, item.text)
+            if item.kind in STRING_KINDS and item.text not in said and (need := self._need(item)) >= self._least_said
         ]
-        needs = [found for found in needs if found[1] >= self._least_said]
-        chosen = self._snippets.alongside(needs, self.choice.shown[STRINGS_FIELD], self._left)
-        self.choice.shown[STRINGS_FIELD] += chosen
+        needs = [found for found in needs if not contains_whole(self._said, found[0].text)]
+        if needs:
+            chosen = self._snippets.alongside(needs, self.choice.shown[STRINGS_FIELD], self._left)
+            self.choice.shown[STRINGS_FIELD] += chosen
 
     def has_room_for(self, items: Iterable[Fact]) -> bool:
         """Return whether all *items* fit a part of the tokens that are left."""
