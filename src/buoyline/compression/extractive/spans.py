@@ -120,12 +120,15 @@ def selected_spans(
             named=files,
             least_need=least_need,
         )
-        found = list(auction.spans())
-        tokens = sum(span.mark_tokens + sum(wanted[position].tokens for position in span.said) for span in found)
-        if tokens <= max_tokens:
-            best, high = found, price
+        found, tokens = list[CitedSpan](), 0.0
+        for span in auction.spans():
+            found.append(span)
+            tokens += span.mark_tokens + sum(wanted[position].tokens for position in span.said)
+            if tokens > max_tokens:  # the price is too low, whatever follows
+                low, dearer = price, found
+                break
         else:
-            low, dearer = price, found
+            best, high = found, price
     if best or not dearer:
         return best
     # No price separates strings that are alike: as many of them as fit are said beside the first span.
@@ -176,21 +179,24 @@ class _Auction:
         sums = [0.0, *accumulate(sum(map(self._gains.__getitem__, self._held[place])) for place in held)]
         reach = max_places - 1
         self._seeds: defaultdict[str, list[int]] = defaultdict(list)
+        self._costs: dict[int, float] = {}  # of a pointer to each of them alone
         for place in held:
             around = sums[bisect_right(held, place + reach)] - sums[bisect_left(held, place - reach)]
-            if around > price * self._mark(place):
+            cost = price * self._mark(place)
+            if around > cost:
                 self._seeds[places[place].file].append(place)
+                self._costs[place] = cost + self._line_price * places[place].lines
 
     def spans(self) -> Iterator[CitedSpan]:
         """Yield the spans that are worth their price, the most valuable first."""
-        heap = [(self._cost(seed) - self._gain(seed), seed) for seeds in self._seeds.values() for seed in seeds]
+        heap = [(self._costs[seed] - self._gain(seed), seed) for seeds in self._seeds.values() for seed in seeds]
         heapify(heap)
         while heap:
             known, seed = heappop(heap)
             gain = self._gain(seed)
             if gain <= 0:
                 continue
-            if (lost := self._cost(seed) - gain) > known:
+            if (lost := self._costs[seed] - gain) > known:
                 heappush(heap, (lost, seed))
             elif self._is_worth_naming(self._places[seed].file):
                 found, _ = self._grown(seed)
@@ -208,7 +214,7 @@ class _Auction:
             return True
         if file in self._closed:
             return False
-        seeds = sorted(self._seeds[file], key=lambda seed: self._cost(seed) - self._gain(seed))
+        seeds = sorted(self._seeds[file], key=lambda seed: self._costs[seed] - self._gain(seed))
         first = self._places[seeds[0]]
         owed = self._price * (first.mark_tokens - first.more_tokens)
         before = set(self._taken)
@@ -226,10 +232,6 @@ class _Auction:
         found = self._places[place]
         return found.more_tokens if found.file else found.mark_tokens
 
-    def _cost(self, place: int) -> float:
-        """Return the cost of a pointer to *place* alone."""
-        return self._price * self._mark(place) + self._line_price * self._places[place].lines
-
     def _gain(self, place: int) -> float:
         return sum(map(self._gains.__getitem__, self._held[place] - self._taken))
 
@@ -240,7 +242,7 @@ class _Auction:
         """
         first = last = seed
         held = self._held[seed] - self._taken
-        worth = self._gain(seed) - self._cost(seed)
+        worth = self._gain(seed) - self._costs[seed]
         while (room := self._max_places - (last - first + 1)) > 0:
             ends = self._best_end(last, 1, room, held), self._best_end(first, -1, room, held)
             more, end = max(ends, key=itemgetter(0))
