@@ -119,7 +119,7 @@ _ROUND = re.compile(
 
 _TELLING = (
     "fail", "error", "pass", "ok", "succe", "issue", "problem", "test", "example", "spec", "scenario", "unreachable",
-    "npm", "*** ", "segmentation", "core dumped", "no module", " not ", "fixed, ",
+    "npm", "*** ", "segmentation", "core dumped", "no module", " not ", "fixed, ", "!!! ", "interrupted", "did not run",
 )  # fmt: skip
 """Whatever says how a check ended has one of these in its line, in lower case. To look for them takes a tenth of the
 time that the expressions take."""
@@ -233,7 +233,7 @@ def outcome_of(text: str, *, has_failed: bool, is_filtered: bool = False) -> Out
     if _counts_failures(said):
         return "fails"
     end = newest[-MAX_END_CHARS:]
-    if _ABORTED.search(end) or _CUT_SHORT.search(newest) or _GOES_ON.search(newest[:MAX_END_CHARS] + "\n" + end):
+    if _ABORTED.search(end) or _CUT_SHORT.search(said) or _GOES_ON.search(newest[:MAX_END_CHARS] + "\n" + end):
         return "ran"  # it was interrupted, or goes on: what passed so far is not all
     if has_failed:
         return "ran" if _is_taken_back(newest, text) else "fails"
