@@ -34,13 +34,16 @@ def test_totals_that_are_carried_along_are_those_of_a_walk_over_all_messages(
     messages, expected = Messages.of(first, 7), list(first)
     start = 7
     for _ in range(data.draw(st.integers(0, 6))):
-        match data.draw(st.sampled_from(["extend", "change", "drop"])):
+        match data.draw(st.sampled_from(["extend", "change", "drop", "take back"])):
             case "change" if expected:
                 at, other = data.draw(st.integers(0, len(expected) - 1)), data.draw(entries)
                 messages, expected[at] = messages.changed({at: other}), other
             case "drop":
                 count = data.draw(st.integers(0, len(expected)))
                 messages, expected, start = messages.without(count), expected[count:], start + count
+            case "take back":
+                count = data.draw(st.integers(0, len(expected) + 1))
+                messages, expected = messages.until(count), expected[:count]
             case _:
                 new = data.draw(st.lists(entries, max_size=3))
                 messages, expected = messages.extended(new), [*expected, *new]
@@ -53,7 +56,7 @@ def test_totals_that_are_carried_along_are_those_of_a_walk_over_all_messages(
     assert messages.end == start + len(expected)
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("epcd"), st.lists(entries, max_size=3)), max_size=12))
+@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("epcdt"), st.lists(entries, max_size=3)), max_size=12))
 def test_messages_of_an_earlier_time_never_see_later_ones(steps: list[tuple[int, str, list[Entry]]]) -> None:
     taken, expected = [Messages()], [list[Entry]()]
     pool = [entry(number) for number in range(3)]
@@ -66,6 +69,9 @@ def test_messages_of_an_earlier_time_never_see_later_ones(steps: list[tuple[int,
             case "d":
                 taken.append(base.without(len(known) // 2))
                 expected.append(known[len(known) // 2 :])
+            case "t":
+                taken.append(base.until(len(known) // 2))
+                expected.append(known[: len(known) // 2])
             case "p":  # messages that another branch may have appended already
                 taken.append(base.extended(pool[: len(new)]))
                 expected.append([*known, *pool[: len(new)]])

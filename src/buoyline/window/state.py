@@ -322,6 +322,10 @@ class Messages(Sequence[Entry]):
             entries[position], shown[position] = entry, entry.shown
         return self._with(entries, shown, self._count, removed, changes.values())
 
+    def until(self, count: int) -> "Messages":
+        """Return the oldest *count* of these messages."""
+        return self._with(self._entries, self._shown, min(count, self._count), self[count:], ())
+
     def without(self, count: int) -> "Messages":
         """Return these messages without the oldest *count*."""
         if not count:
@@ -478,7 +482,7 @@ class State:
         """Return the context as it was before the message with the session *index* was added."""
         return replace(
             self,
-            messages=Messages.of(self.messages[: index - self.messages.first], self.messages.first),
+            messages=self.messages.until(index - self.messages.first),
             pins=frozenset(pin for pin in self.pins if pin < index),
             kept_whole=frozenset(place for place in self.kept_whole if place[0] < index),
         )
