@@ -243,7 +243,7 @@ def _parts(block: object, native: object) -> Iterator[Part]:
                 yield _call(block)
                 return
             case "tool_result":
-                yield replace(_result(block), native=None if native is block else native)
+                yield _result(block, None if native is block else native)
                 return
             case "thinking":
                 texts = (block.get(key) for key in ("thinking", "signature", "redacted_thinking_data"))
@@ -279,10 +279,10 @@ def _call(block: Mapping[str, Any]) -> ToolCall:
     return ToolCall(text_or_empty(block.get("id")), text_or_empty(block.get("name")), spelled)
 
 
-def _result(block: Mapping[str, Any]) -> ToolResult:
+def _result(block: Mapping[str, Any], native: Any = None) -> ToolResult:
     parts = tuple(map(_part, blocks_of(block.get("output"))))
     call_id, name = text_or_empty(block.get("id")), text_or_empty(block.get("name"))
-    return ToolResult(call_id, name, parts, is_error=block.get("state") in _FAILED)
+    return ToolResult(call_id, name, parts, is_error=block.get("state") in _FAILED, native=native)
 
 
 def _changed(holder: Any, key: str, value: object) -> Any:
