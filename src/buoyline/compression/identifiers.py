@@ -70,8 +70,8 @@ def mentions(text: str) -> Iterator[Mention]:
 
 
 def runs(text: str) -> set[str]:
-    """Return the distinct runs of characters in *text*, which `classify` judges."""
-    return set(_RUN.findall(text))
+    """Return the distinct runs of characters in *text* that `classify` may recognize."""
+    return {run for run in set(_RUN.findall(text)) if 2 < len(run) <= MAX_CHARS}  # noqa: PLR2004 - too short to miss
 
 
 def classify(run: str) -> tuple[Kind, str] | None:

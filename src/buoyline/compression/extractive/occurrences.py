@@ -25,9 +25,6 @@ _MEMORABLE = re.compile(r"(?<![0-9.])[0-9]{5}|[0-9]{4}-[0-9]{2}-[0-9]{2}$|,[0-9]
 
 _KEY = re.compile(r'"([A-Za-z_][\w.-]{0,60})\\?" ?:')
 
-MIN_CHARS: Final = 3
-"""A shorter string is not missed."""
-
 MAX_OTHERS: Final = 1_000
 """Strings in one text: more say no more."""
 
@@ -156,7 +153,7 @@ class OccurrenceIndex:
         """Return the exact strings in *text* with their kinds, dotted names in parts."""
         held, known = runs(text), self._known
         for run in held.difference(known):
-            found = classify(run) if len(run) >= MIN_CHARS else None
+            found = classify(run)
             # A short number is one of a line, a duration or a size, which nobody looks up.
             is_noise = found is not None and found[0] == "number" and not _MEMORABLE.search(found[1])
             known[run] = () if found is None or is_noise else atoms(*found)
