@@ -70,6 +70,20 @@ SPELLINGS = {
     "llama3.1:8b": 131_072,
     "llama-3.3-70b-versatile": 131_072,
     "amazon.nova-pro-v1:0": 300_000,
+    "global.amazon.nova-2-lite-v1:0": 1_000_000,
+    "gpt-5.6-sol": 1_050_000,
+    "global.openai.gpt-6-sol": 1_050_000,
+    "openai/gpt-6.1-sol": 1_050_000,
+    "claude-opus-4-7-20260416": 1_000_000,
+    "global.anthropic.claude-fable-5-v1:0": 1_000_000,
+    "gemini-3.1-flash-lite-preview": 1_048_576,
+    "x-ai/grok-4.7": 500_000,
+    "moonshotai/kimi-k2.6": 262_144,
+    "global.moonshotai.kimi-k3": 1_048_576,
+    "deepseek/deepseek-v4-pro": 1_000_000,
+    "MiniMaxAI/MiniMax-M2.7": 204_800,
+    "global.zai.glm-5.3": 1_000_000,
+    "qwen/qwen3.7-max": 1_000_000,
 }
 
 

@@ -5,8 +5,9 @@ holds only figures that the vendor's own documentation states. If that says "128
 table has the lower reading (128,000), since a window that is believed too large overflows. An alias that a vendor moves
 from model to model is included only if all of them have the same window.
 
-Sources, looked up in November 2026; the figures of gpt-5.4, gpt-5.5, gemini-3.5-flash and gemini-3.8-flash as others
-quote these pages:
+Sources, looked up in November 2026. The figures of the newest models, Claude's aside, are taken from others that quote
+these pages: at least two that agree, such as AgentScope's model cards, Strands' table, and genai-prices. If two differ
+only since one rounds, the lower figure counts.
 
 - OpenAI: developers.openai.com/api/docs/models, one page a model; for gpt-oss its model card.
 - Anthropic: platform.claude.com/docs/en/models, one page a model; before 4.5 the models overview of 2025. The million
@@ -17,6 +18,7 @@ quote these pages:
 - DeepSeek, Qwen, Meta Llama, Microsoft Phi: the models' cards; for Qwen the native length, without YaRN. Hosts of an
   open model often serve a smaller window: pass the host's size.
 - Amazon: docs.aws.amazon.com/nova/latest/userguide. Cohere: docs.cohere.com/docs/models. xAI: docs.x.ai/docs/models.
+- Moonshot: platform.moonshot.ai/docs. Z.ai: docs.z.ai. MiniMax: platform.minimax.io/docs.
 """
 
 import difflib
@@ -56,7 +58,7 @@ _MOST_NEAR_MATCHES = 3
 _PATH = re.compile(r"^.*/")
 _PROVIDER = re.compile(r"^[a-z_-]+:(?=.)")
 _BEDROCK = re.compile(
-    r"^(?:[a-z]{2,6}(?:-gov)?\.)?(?:ai21|amazon|anthropic|cohere|deepseek|google|meta|mistral|openai|qwen)\."
+    r"^(?:[a-z]{2,6}(?:-gov)?\.)?(?:ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshotai|openai|qwen|zai)\."
 )
 # What may follow without making it another model: dates, revisions, forms of training and of packing.
 _VARIANT = re.compile(
