@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +271,31 @@ async def test_a_request_that_overflows_the_model_is_made_smaller(tmp_path: Path
     assert len(sizes) > 1
     assert sizes == sorted(sizes, reverse=True)
     assert "left out here for length (transcript.md:" in server.prompt()
+
+
+OVERFLOW_WORDS = {
+    "vLLM": "This model's maximum context length is 8192 tokens. However, you requested more.",
+    "llama.cpp": "the request exceeds the available context size, try increasing it",
+}
+
+
+@pytest.mark.parametrize("server_name", OVERFLOW_WORDS)
+@pytest.mark.parametrize("context_size", [None, 200_000])
+async def test_a_server_with_a_smaller_window_than_was_thought_gets_less_each_time(
+    server_name: str, context_size: int | None, tmp_path: Path
+) -> None:
+    def answer(request: Request) -> Reply:
+        prompt = default_counter().count(json.dumps(request["messages"]))
+        asked.append((prompt, request["max_completion_tokens"]))
+        return error(400, OVERFLOW_WORDS[server_name]) if sum(asked[-1]) > 8_192 else summary(GOOD)
+
+    asked: list[tuple[int, int]] = []
+    with serving(answer) as server:
+        found = await compress(server, tmp_path, count=120, context_size=context_size)
+
+    assert found.draft.summarizer == "openai:gpt-test"
+    prompts = [prompt for prompt, _ in asked]
+    assert all(later < 0.7 * earlier for earlier, later in pairwise(prompts))
 
 
 @pytest.mark.parametrize("context_size", third_of([1, 500, 2_000, 6_000, 20_000]))

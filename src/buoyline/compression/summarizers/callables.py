@@ -28,6 +28,7 @@ from buoyline.compression.summarizers.attempts import (
 from buoyline.compression.summarizers.prompts import MARGIN, Prompt, agent_prompt_for, prompt_for, schema_of
 from buoyline.compression.summary import AgentRequest, Draft, Summarizer, SummaryRequest, require_draft
 from buoyline.errors import ConfigError, SummaryError
+from buoyline.tokens import TextCounter
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class Question:
         remarks: On the answers so far; they follow the prompt.
         schema: JSON Schema of the answer.
         is_plain: The prompt spells the schema: the answer is text, and the provider need not know the schema.
+        max_tokens: Of prompt and remarks, which may take fewer.
         agent: The agent's request, which the prompt follows; None: the prompt holds the messages.
     """
 
@@ -63,7 +65,16 @@ class Question:
     remarks: Sequence[Remark]
     schema: Mapping[str, object]
     is_plain: bool
+    max_tokens: int
     agent: AgentRequest | None = None
+
+    def tokens(self, counter: TextCounter) -> int:
+        """Count what prompt and remarks take."""
+        return sum(map(counter.count, (self.prompt.system, self.prompt.user, *_texts_of(self.remarks))))
+
+
+def _texts_of(remarks: Sequence[Remark]) -> list[str]:
+    return [text for remark in remarks for text in (remark.answer, remark.words)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,23 +185,28 @@ class ModelExchange:
                 raise Failure(FailureKind.BUSY, f"no answer within {self.retries.timeout_s:g} s") from error
             return Draft(self.name, self._fields(reply))
         except Failure as failure:
-            self._change(failure)
+            self._change(failure, question)
             raise
 
     def _question(self) -> Question:
-        schema, remarks = schema_of(self.request), tuple(self._remarks)
         if self.agent is not None:
             prompt = agent_prompt_for(self.request, answer_tokens=self.answer_tokens)
-            return Question(prompt=prompt, remarks=remarks, schema=schema, is_plain=True, agent=self.agent)
-        count = self.request.counter.count
-        said = sum(count(remark.answer) + count(remark.words) for remark in self._remarks)
-        prompt = prompt_for(
-            self.request,
-            max_tokens=self.max_tokens - said,
-            answer_tokens=self.answer_tokens,
-            spell_schema=self.is_plain,
+        else:
+            said = sum(map(self.request.counter.count, _texts_of(self._remarks)))
+            prompt = prompt_for(
+                self.request,
+                max_tokens=self.max_tokens - said,
+                answer_tokens=self.answer_tokens,
+                spell_schema=self.is_plain,
+            )
+        return Question(
+            prompt=prompt,
+            remarks=tuple(self._remarks),
+            schema=schema_of(self.request),
+            is_plain=self.is_plain or self.agent is not None,
+            max_tokens=self.max_tokens,
+            agent=self.agent,
         )
-        return Question(prompt=prompt, remarks=remarks, schema=schema, is_plain=self.is_plain)
 
     def _fields(self, reply: Reply) -> dict[str, str]:
         """Return the fields of a usable answer."""
@@ -212,8 +228,8 @@ class ModelExchange:
             raise Failure(FailureKind.INFLATED, f"the answer takes {tokens:,} tokens where {self._limit:,} are allowed")
         return fields
 
-    def _change(self, failure: Failure) -> None:
-        """Change the next request by the failure of this one."""
+    def _change(self, failure: Failure, question: Question) -> None:
+        """Change the next request by the failure of this one, *question*."""
         if self.agent is not None and (failure.kind not in _TOO_LONG or self._remarks):
             logger.info("summary by %s: %s; asked again without the agent's request", self.name, failure)
             self.agent, self.answer_tokens = None, self._limit
@@ -221,7 +237,8 @@ class ModelExchange:
             return
         match failure.kind:
             case FailureKind.OVERFLOW:
-                self.max_tokens = int(self.max_tokens * OVERFLOW_SHRINK)
+                sent = min(self.max_tokens, question.tokens(self.request.counter))
+                self.max_tokens = int(sent * OVERFLOW_SHRINK)
             case FailureKind.REJECTED:
                 self.is_plain = True
             case FailureKind.TRUNCATED | FailureKind.INFLATED:

@@ -148,6 +148,9 @@ class ModelSummarizer:
         return None
 
     async def _send(self, model: "Model", output_tokens: int, question: Question) -> Reply:
+        # Less after an overflow: many servers count the tokens reserved for the answer, too.
+        share = question.max_tokens * MAX_OUTPUT_SHARE / (1 - MAX_OUTPUT_SHARE)
+        output_tokens = max(min(output_tokens, int(share)), 1)
         settings = {"max_tokens": output_tokens, "timeout": self._retries.timeout_s, **self._settings}
         reply: Reply = await _provider().ask(model, question, mode=self._output, settings=settings)
         return reply

@@ -203,7 +203,14 @@ _KINDS: Final[Sequence[tuple[tuple[type[Exception], ...], FailureKind]]] = (
 )
 """The first match holds: narrower classes come first."""
 
-_OVERFLOW_WORDS: Final = ("context length", "context_length", "context window", "too many tokens", "prompt is too long")
+_OVERFLOW_WORDS: Final = (
+    "context length",
+    "context_length",
+    "context size",  # of llama.cpp
+    "context window",
+    "too many tokens",
+    "prompt is too long",
+)
 
 
 def _failure(error: Exception) -> Failure:
