@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -254,6 +255,32 @@ class TestWhatMayBeGiven:
         with pytest.raises(StorageError) as caught:
             await workspace.store_stream("s", "c", tmp_path / "none")
         assert caught.value.errno == errno.ENOENT
+
+    @pytest.mark.parametrize("options", [{"mode": "rb", "buffering": 0}, {"mode": "rb"}, {"mode": "r"}])
+    async def test_a_pipe_that_does_not_block_is_refused_since_a_pause_looks_like_its_end(
+        self, workspace: Workspace, options: dict[str, Any]
+    ) -> None:
+        reading, writing = os.pipe()
+        with os.fdopen(reading, **options) as output, os.fdopen(writing, "wb", buffering=0) as tool:
+            tool.write(b"the first of many lines\n")
+            os.set_blocking(reading, False)
+            with pytest.raises(ToolOutputError, match="set_blocking"):
+                await workspace.store_stream("s", "c", output)
+        assert workspace.session_ids() == []
+
+    async def test_a_file_of_a_socket_with_a_timeout_is_read(self, workspace: Workspace) -> None:
+        """Its descriptor does not block, but its file waits."""
+
+        def send() -> None:
+            with theirs:
+                theirs.sendall(b"late\n")
+
+        ours, theirs = socket.socketpair()
+        ours.settimeout(5)
+        with ours, ours.makefile("rb") as output:
+            threading.Timer(0.1, send).start()
+            stored = await workspace.store_stream("s", "c", output)
+        assert content_of(workspace, stored.reference) == b"late\n"
 
     @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "9"])
     async def test_a_limit_that_is_none_is_refused(self, workspace: Workspace, limit: Any) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import hashlib
 import inspect
+import io
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator
@@ -388,6 +389,9 @@ def _chunks(call_id: str, output: ToolOutput) -> AsyncGenerator[Any]:
     if inspect.iscoroutinefunction(read):
         return _read(read)
     if callable(read):
+        if _is_non_blocking(output):
+            problem = "a file in non-blocking mode gives the same at a pause as at its end"
+            raise ToolOutputError(call_id, f"{problem}; call os.set_blocking(file.fileno(), True) first")
         return _pulled(iter(lambda: read(_READ_BYTES) or _END, _END))
     if isinstance(output, AsyncIterable):
         return _iterated(cast("AsyncIterable[Any]", output))
@@ -396,6 +400,13 @@ def _chunks(call_id: str, output: ToolOutput) -> AsyncGenerator[Any]:
     kind = type(cast("object", output)).__name__
     reason = f"{kind} cannot be read piece by piece; pass an iterator of str or bytes, a file, or a Path"
     raise ToolOutputError(call_id, f"{reason} (a text as [text])")
+
+
+def _is_non_blocking(output: object) -> bool:
+    # Not so of a socket with a timeout: its file waits, although its descriptor does not block.
+    buffer = getattr(output, "buffer", output)
+    raw = getattr(buffer, "raw", buffer)
+    return isinstance(raw, io.FileIO) and not os.get_blocking(raw.fileno())
 
 
 def _content(call_id: str, chunk: object) -> bytes:
