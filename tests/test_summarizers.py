@@ -255,6 +255,19 @@ def test_a_json_object_without_its_end_is_refused_and_no_field_is_cut(opening: s
             assert refused.value.kind is FailureKind.MALFORMED
 
 
+def test_other_objects_around_the_summary_are_no_summary() -> None:
+    wanted = request_of(Message("user", (Text("x"),)))
+    answer = f'I saw {{"port": 1}} and thought of {{"task_overview": "a"}} first.\n{json.dumps(FACTS)}'
+    assert fields_of(answer, wanted) == dict(FACTS)
+    assert fields_of(json.dumps({"summary": FACTS}), wanted) == dict(FACTS)
+
+
+def test_a_text_that_quotes_an_object_without_fields_is_a_text() -> None:
+    wanted = request_of(Message("user", (Text("x"),)))
+    said = 'The settings are {"port": 8080}; go on with the deployment.'
+    assert draft_of(said, wanted, "mine").fields["current_state"] == said
+
+
 @given(st.text())
 def test_cleaning_twice_is_cleaning_once(text: str) -> None:
     assert cleaned(cleaned(text)) == cleaned(text)

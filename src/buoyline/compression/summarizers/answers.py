@@ -103,7 +103,7 @@ def _fields_in(text: str, names: Sequence[str]) -> Mapping[str, object] | None:
     """
     if not text.strip():
         raise Failure(FailureKind.EMPTY, "the answer is empty")
-    found = _object_in(text)
+    found = _object_in(text, names)
     if found is None and _BROKEN_JSON.match(text):
         # Its keys look like headings, and the last field is likely cut.
         raise Failure(FailureKind.MALFORMED, "the answer is a JSON object that is not whole or not valid")
@@ -129,23 +129,26 @@ def sections(text: str, names: Sequence[str]) -> dict[str, str] | None:
     return found
 
 
-def _object_in(text: str) -> Mapping[str, object] | None:
-    """Return the first JSON object in *text*, which may be all of it."""
+def _object_in(text: str, names: Sequence[str]) -> Mapping[str, object] | None:
+    """Return the JSON object in *text* that has the most of *names*; one that has none must be all of the text."""
     wrapped = _FENCED.match(text)
-    body = wrapped[1] if wrapped else text
+    body = (wrapped[1] if wrapped else text).strip()
     decoder = json.JSONDecoder(strict=False)
+    best: Mapping[str, object] | None = None
+    most = 0
     start = body.find("{")
     for _ in range(_MAX_STARTS):
-        if start < 0:
+        if start < 0 or most == len(names):
             break
         try:
-            found: object = decoder.raw_decode(body, start)[0]
+            found, end = decoder.raw_decode(body, start)
         except (ValueError, RecursionError):
-            found = None
-        if is_object(found) and found:
-            return found
+            found, end = None, start
+        held = sum(name in found for name in names) if is_object(found) else 0
+        if is_object(found) and (held > most or (found and end - start == len(body))):
+            best, most = found, held
         start = body.find("{", start + 1)
-    return None
+    return best
 
 
 def text_of(value: object, depth: int = 0) -> str:
