@@ -441,6 +441,22 @@ async def test_a_model_object_and_a_provider_of_ones_own_do_as_well(tmp_path: Pa
             assert found.summary.draft.summarizer.endswith("gpt-test")
 
 
+async def test_a_client_that_cannot_be_closed_takes_no_summary_away(tmp_path: Path) -> None:
+    """Its connections may belong to the event loop of a thread that has ended."""
+
+    class Unclosable(OpenAIChatModel):
+        async def __aexit__(self, *_: object) -> None:
+            await super().__aexit__(None, None, None)
+            raise RuntimeError("Event loop is closed")
+
+    with serving(summary(GOOD)) as server:
+        model = Unclosable("gpt-test", provider=OpenAIProvider(base_url=server.url, api_key="key"))
+        compressor = Compressor(LocalWorkspace(tmp_path, durability="off"), summarizer=ModelSummarizer(model))
+        found = await compressor.compress("s1", conversation(), size=16_000)
+    assert found is not None
+    assert found.summary.draft.summarizer == "openai:gpt-test"
+
+
 def test_a_summarizer_serves_one_event_loop_after_another(tmp_path: Path) -> None:
     with serving(summary(GOOD)) as server:
         model = summarizer(server)

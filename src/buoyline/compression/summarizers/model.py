@@ -2,7 +2,8 @@
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -108,6 +109,22 @@ class ModelSummarizer:
         named: Model = provider.model_named(self._given, **self._access)
         return named
 
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator["Model"]:
+        """Enter the model; its client may fail to close, since the answer is there by then.
+
+        Threads that share a model object share its connections, and the event loop of one may have ended.
+        """
+        model = self._model()
+        await model.__aenter__()
+        try:
+            yield model
+        finally:
+            try:
+                await model.__aexit__(None, None, None)
+            except (OSError, RuntimeError) as error:
+                logger.info("summary by %s: the client could not be closed (%s)", self.name, type(error).__name__)
+
     async def summarize(self, request: SummaryRequest) -> Draft:
         """Return the model's summary.
 
@@ -119,7 +136,7 @@ class ModelSummarizer:
         # JSON adds signs and escapes to the text, and the model counts other tokens than buoyline.
         output = min(2 * answer_tokens + REASONING_TOKENS, int(self.context_size * MAX_OUTPUT_SHARE))
         output = max(min(output, self._max_output or output), 1)
-        async with self._model() as model:
+        async with self._opened() as model:
             exchange = ModelExchange(
                 name=self.name,
                 request=request,
