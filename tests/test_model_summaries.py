@@ -192,6 +192,18 @@ async def test_after_a_bounded_number_of_requests_the_extractive_summariser_take
     assert found.to_json()["fell_back"] == found.fell_back
 
 
+async def test_the_reason_quotes_no_answer_since_that_may_quote_a_message(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(Reply(content="Close ticket OPS-17, as you said.")) as server, caplog.at_level(logging.DEBUG):
+        found = await compress(server, tmp_path)
+        remarked = server.requests[1]["messages"][-2]["content"]
+
+    assert "OPS-17" not in found.fell_back
+    assert not any("OPS-17" in entry.getMessage() for entry in caplog.records if entry.name.startswith("buoyline"))
+    assert "OPS-17" in remarked, "the model sees its answer again"
+
+
 @pytest.mark.parametrize("status", [401, 402, 403, 404])
 async def test_what_no_repetition_mends_is_not_repeated(status: int, tmp_path: Path) -> None:
     with serving(error(status)) as server:

@@ -70,7 +70,6 @@ _BROKEN_JSON = re.compile(r"\s*(?:```[a-zA-Z]{0,10}\s*)?\{\s*(?:\"|\Z)")
 
 _MAX_STARTS = 20
 _MAX_DEPTH = 4
-_SHOWN_CHARS = 80
 
 
 def fields_of(answer: object, request: SummaryRequest) -> dict[str, str]:
@@ -83,9 +82,9 @@ def fields_of(answer: object, request: SummaryRequest) -> dict[str, str]:
     """
     found = _fields_in(answer, request.fields) if isinstance(answer, str) else answer
     if not is_object(found):
-        start = answer if isinstance(answer, str) else type(answer).__name__
-        start = start if len(start) <= _SHOWN_CHARS else start[:_SHOWN_CHARS] + "..."
-        raise Failure(FailureKind.MALFORMED, f"the answer is no JSON object, but begins {start!r}")
+        # Its words may be those of a message, and this reason is logged.
+        kind = "a text without fields" if isinstance(answer, str) else type(answer).__name__
+        raise Failure(FailureKind.MALFORMED, f"the answer is no JSON object, but {kind}")
     missing = [name for name in request.fields if name not in found]
     if missing:
         raise Failure(FailureKind.MALFORMED, f"the answer lacks {', '.join(missing)}")
