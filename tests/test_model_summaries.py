@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import re
+import threading
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,24 @@ def too_large_for(tokens: int) -> Any:
         return summary(GOOD)
 
     return answer
+
+
+async def test_the_request_is_counted_beside_the_event_loop(tmp_path: Path) -> None:
+    """With a history of 200,000 tokens it would be held for a second."""
+
+    def count(text: str) -> int:
+        counted.append((len(text), threading.current_thread() is threading.main_thread()))
+        return default_counter().count(text)
+
+    counted: list[tuple[int, bool]] = []
+    with serving(summary(GOOD)) as server:
+        store = LocalWorkspace(tmp_path, durability="off")
+        await Compressor(store, counter=count, summarizer=summarizer(server)).compress(
+            "s1", conversation(120), size=16_000
+        )
+
+    assert any(size > 20_000 for size, _ in counted)
+    assert not any(size > 20_000 for size, on_loop in counted if on_loop)
 
 
 async def test_a_request_that_overflows_the_model_is_made_smaller(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ class ModelExchange:
 
     async def _once(self) -> Draft:
         """Ask once; a `Failure` has changed the next request."""
-        question = self._question()
+        question = await asyncio.to_thread(self._question)  # counts the whole transcript
         try:
             try:
                 async with asyncio.timeout(self.retries.timeout_s):

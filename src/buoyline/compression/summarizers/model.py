@@ -1,5 +1,6 @@
 """`ModelSummarizer`: a model writes the summary; it is asked again within bounds, and its answer is checked."""
 
+import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -131,7 +132,8 @@ class ModelSummarizer:
         Raises:
             SummaryError: There was no usable answer within the bounds; it says why.
         """
-        source_tokens = sum(request.counter.count(source.message.spoken) for source in request.sources)
+        spoken = [source.message.spoken for source in request.sources]
+        source_tokens = await asyncio.to_thread(lambda: sum(map(request.counter.count, spoken)))
         answer_tokens = max(min(request.max_tokens, source_tokens - 1), 1)
         # JSON adds signs and escapes to the text, and the model counts other tokens than buoyline.
         output = min(2 * answer_tokens + REASONING_TOKENS, int(self.context_size * MAX_OUTPUT_SHARE))
