@@ -331,6 +331,33 @@ def test_yaml_and_toml_are_the_same_documents() -> None:
     assert read(parsed(as_yaml, "yaml")) == read(parsed(as_toml, "toml")) == read(SLIDING)
 
 
+def test_yaml_is_read_as_strictly_as_the_other_formats() -> None:
+    pytest.importorskip("yaml", reason="PyYAML is the extra 'yaml'")
+    with pytest.raises(DocumentError, match=r"'pre_llm' stands twice in one object.*line 3"):
+        parsed("hooks:\n  pre_llm: []\n  pre_llm: []\n", "yaml")
+    merged = "a: &a {type: PinManager, config: {first: 1}}\nb:\n  - {<<: *a, config: {first: 2}}\n"
+    assert parsed(merged, "yaml")["b"] == [{"type": "PinManager", "config": {"first": 2}}]
+
+
+@pytest.mark.parametrize("text", ["created_time: 2026-13-45", "[" * 5_000, "description: !!bool maybe", "[a]: {}"])
+def test_yaml_that_pyyaml_or_python_refuses_is_a_problem_of_the_document(text: str) -> None:
+    pytest.importorskip("yaml", reason="PyYAML is the extra 'yaml'")
+    with pytest.raises(DocumentError, match="not YAML"):
+        parsed(text, "yaml")
+
+
+@pytest.mark.parametrize("spelling", ["yaml", "toml"])
+def test_times_that_a_format_has_itself_are_accepted_with_their_offset(spelling: Any) -> None:
+    if spelling == "yaml":
+        pytest.importorskip("yaml", reason="PyYAML is the extra 'yaml'")
+    sign = ":" if spelling == "yaml" else " ="
+    found = parsed(f"created_time{sign} 2026-01-01T01:00:00+01:00\n", spelling)
+    assert read({**found, "hooks": {}}).created_time == 1_767_225_600_000
+    without_offset = parsed(f"created_time{sign} 2026-01-01T01:00:00\n", spelling)
+    with pytest.raises(DocumentError, match="created_time: must be milliseconds"):
+        read({**without_offset, "hooks": {}})
+
+
 @pytest.mark.parametrize("spelling", ["json", "yaml", "toml"])
 def test_text_that_is_not_what_it_should_be_is_a_problem_with_its_place(spelling: Any) -> None:
     if spelling == "yaml":

@@ -1,6 +1,7 @@
 """`ContextManagement`: a document that says which managers run at which hook, and when."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import EntryPoint
@@ -220,11 +221,11 @@ class DocumentReader:
             return value
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
             return int(value)
-        try:
-            found = datetime.fromisoformat(value) if isinstance(value, str) else None
-        except ValueError:
-            found = None
-        if found is None or found.tzinfo is None:
+        found: object = value  # YAML and TOML have times of their own
+        if isinstance(value, str):
+            with suppress(ValueError):
+                found = datetime.fromisoformat(value)
+        if not isinstance(found, datetime) or found.tzinfo is None:
             expected = "milliseconds since 1970, or a date and time with its offset such as 2026-01-01T00:00:00Z"
             self.problems.add(key, f"must be {expected}, not {_kind(value)}")
             return None

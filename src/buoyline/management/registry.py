@@ -21,6 +21,8 @@ from buoyline.workspace.root_files import ContextManagementFiles
 Spelling: TypeAlias = Literal["json", "yaml", "toml"]
 
 _MOST_BYTES: Final = 64 * 1024 * 1024
+_OF_CONVERTERS: Final = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
+"""Errors that PyYAML lets through: a date in month 13 is a ValueError."""
 _SUFFIXES: Final[dict[str, Spelling]] = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml"}
 
 
@@ -81,13 +83,36 @@ def parsed(text: str, spelling: Spelling = "json", source: str = "document") -> 
         except ImportError as error:
             raise ConfigError("yaml", "PyYAML is not installed: pip install 'buoyline[yaml]'") from error
         try:
-            return yaml.safe_load(text)
-        except yaml.YAMLError as error:
+            return _yaml_value(yaml, text)
+        except (yaml.YAMLError, *_OF_CONVERTERS) as error:
             raise DocumentError(source, [("", f"not YAML: {' '.join(str(error).split())}")]) from error
     try:
         return tomllib.loads(text) if spelling == "toml" else json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise DocumentError(source, [("", f"not {spelling.upper()}: {error}")]) from error
+
+
+def _yaml_value(yaml: Any, text: str) -> Any:
+    """Return the value of *text*; a key that is there twice is an error, as in the other formats."""
+    loader = yaml.SafeLoader(text)
+    root: Any = loader.get_single_node()
+    waiting, seen = [root], set[int]()  # an alias may occur anywhere, even within its own object
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if not isinstance(node, yaml.MappingNode):
+            waiting += node.value
+            continue
+        names = set[str]()
+        for key, value in node.value:
+            if str(key.value) in names:
+                problem = f"the key {key.value!r} stands twice in one object"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            names.add(str(key.value))
+            waiting.append(value)
+    return None if root is None else loader.construct_document(root)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
