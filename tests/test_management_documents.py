@@ -14,6 +14,7 @@ from buoyline.management.managers import OutputTruncation, SlidingWindow, Summar
 from buoyline.management.opensearch import management_in
 from buoyline.management.registry import parsed, spelling_of
 from buoyline.management.rules import Activation
+from buoyline.window.settings import document_of
 
 TOKEN_AWARE: dict[str, Any] = {
     "description": (
@@ -54,6 +55,11 @@ EXECUTE: dict[str, Any] = {
     "parameters": {"question": "How can I help you today?"},
     "context_management_name": "customer-service-context",
 }
+
+
+class Nothing:
+    def reduce(self, messages: list[Any], *, error: BaseException | None = None) -> bool:
+        return False
 
 
 def read(raw: Any, **options: Any) -> ContextManagement:
@@ -380,6 +386,18 @@ def test_bodies_of_the_page_name_their_document_at_the_top_or_within_parameters(
     assert management_in({"context_management": SLIDING}, Registry().get) == read(SLIDING)
     for body in ({"name": "agent"}, {"parameters": {}}):
         assert management_in(body, Registry().get) is None
+
+
+def test_the_document_in_a_body_may_import_what_is_allowed() -> None:
+    inline: dict[str, Any] = {"hooks": {"pre_llm": [{"type": f"{__name__}.Nothing"}]}}
+    body: dict[str, Any] = {"context_management": inline}
+    with pytest.raises(DocumentError, match="is not allowed to be imported"):
+        management_in(body, Registry().get)
+    with pytest.raises(DocumentError, match="is not allowed to be imported"):
+        document_of(body, None)
+    allowed = [f"{__name__}.*"]
+    expected = read(inline, allowed=allowed).to_json()
+    assert document_of(body, None, allowed=allowed).to_json() == expected
 
 
 def test_a_body_with_a_name_and_a_document_is_refused() -> None:

@@ -311,7 +311,7 @@ def _read(raw: Any, source: str, registry: Registry, allowed: Sequence[str]) -> 
         problems.settle()
         return activation or Activation()
     if is_object(raw) and is_body(raw):
-        return management_in(raw, registry.get) or ContextManagement()
+        return management_in(raw, registry.get, allowed=allowed) or ContextManagement()
     return ContextManagement.read(raw, allowed=allowed, source=source)
 
 

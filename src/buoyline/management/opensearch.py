@@ -4,7 +4,7 @@ Source: the code of OpenSearch's ml-commons, versions 3.5 to 3.8. Its page promi
 capitals only, drops unknown rules, and shows a hook less than the whole context.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -166,10 +166,12 @@ def listed_in(listing: Mapping[str, Any], source: str = "listing") -> dict[str, 
     return found
 
 
-def management_in(body: Mapping[str, Any], find: Callable[[str], ContextManagement]) -> ContextManagement | None:
+def management_in(
+    body: Mapping[str, Any], find: Callable[[str], ContextManagement], *, allowed: Sequence[str] = ()
+) -> ContextManagement | None:
     """Return the document that *body*, of an agent's registration or execution, asks for; None if it asks for none.
 
-    *find* returns the document of a name, as `Registry.get` does.
+    *find* returns the document of a name, as `Registry.get` does. For *allowed* see `ContextManagement.read`.
 
     Raises:
         DocumentError: *body* has a name and a document, or the document cannot be used.
@@ -181,7 +183,7 @@ def management_in(body: Mapping[str, Any], find: Callable[[str], ContextManageme
     if is_listing(body):
         raise DocumentError("body", [(INLINE_KEY, "has a list of documents, and nothing says which one is meant")])
     if inline is not None:
-        return ContextManagement.read(inline, source=INLINE_KEY)
+        return ContextManagement.read(inline, allowed=allowed, source=INLINE_KEY)
     if name is None:
         return None
     if not isinstance(name, str) or not name:

@@ -205,7 +205,7 @@ def document_of(management: Management, offloader: object, *, allowed: Sequence[
         raise ConfigError("management", f"{type(management).__name__} is no document, and no name or file of one")
     if not is_object(raw) or not is_body(raw):
         return ContextManagement.read(raw, allowed=allowed, source=source)
-    found = management_in(raw, registry.get)
+    found = management_in(raw, registry.get, allowed=allowed)
     if found is None:
         raise DocumentError(source, [("context_management_name", "names no document")])
     return found
