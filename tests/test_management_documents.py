@@ -400,6 +400,20 @@ def test_the_document_in_a_body_may_import_what_is_allowed() -> None:
     assert document_of(body, None, allowed=allowed).to_json() == expected
 
 
+def test_a_rule_for_a_tool_with_an_unknown_setting_is_a_problem_of_the_document() -> None:
+    entry = {"type": "OffloadManager", "config": {"tool_rules": {"bash": {"limits": 9}}}}
+    with pytest.raises(DocumentError, match=r"config: tool_rules: 'limits' of 'bash' .* choose one of limit, offload"):
+        read(entry)
+    with pytest.warns(DocumentWarning, match="'limits' of 'bash'"):
+        assert read(entry, strict=False).is_null
+
+
+def test_a_ratio_that_is_written_as_a_text_is_clamped_as_a_number_is() -> None:
+    entry = {"type": "SummarizationManager", "config": {"summary_ratio": "0.9"}}
+    with pytest.warns(DocumentWarning, match=r"0\.9 is taken for 0\.8"):
+        assert read(entry, strict=False).entries("pre_llm")[0].manager == Summarization(summary_ratio=0.8)
+
+
 def test_a_body_with_a_name_and_a_document_is_refused() -> None:
     with pytest.raises(DocumentError, match="keep one of them"):
         management_in({"context_management_name": "chat", "context_management": SLIDING}, Registry().get)

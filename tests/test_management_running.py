@@ -51,6 +51,14 @@ class Greedy:
         return True
 
 
+class Picky:
+    def __init__(self, keep: int) -> None:
+        raise ValueError("keep must be 1 or more")
+
+    def reduce(self, messages: list[Any], *, error: BaseException | None = None) -> bool:
+        return False
+
+
 class Inventing:
     def reduce(self, messages: list[Any], *, error: BaseException | None = None) -> bool:
         messages[:] = [{"role": "user", "content": "something else"}]
@@ -531,11 +539,24 @@ async def test_a_manager_of_ones_own_that_does_something_else_is_told_so(name: s
         ({}, "Nowhere", "cannot be imported"),
         ({}, "SESSION", "is no class"),
         ({}, "MemoryWorkspace", "has no method reduce"),
+        ({"keep": -1}, "Picky", "does not take these settings: keep must be 1 or more"),
     ],
 )
 def test_a_manager_of_ones_own_that_cannot_be_made_is_a_problem(config: Any, name: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ContextManagement.read({"type": f"{__name__}.{name}", "config": config}, allowed=["*"])
+
+
+@pytest.mark.parametrize("text", ["raise RuntimeError('no key')", "def ("])
+def test_a_module_that_raises_when_it_is_imported_is_a_problem(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"raising_{len(text)}"
+    (tmp_path / f"{name}.py").write_text(text, "utf-8")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for kind in (f"{name}.Manager", f"..{name}"):
+        with pytest.raises(ConfigError, match=r"cannot be imported: (RuntimeError: no key|SyntaxError|TypeError)"):
+            ContextManagement.read({"type": kind}, allowed=["*"])
 
 
 async def test_on_an_overflow_no_lets_the_error_through_and_yes_stops_it() -> None:

@@ -6,7 +6,7 @@ configuration that cannot work is refused when it is built.
 
 import string
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -241,6 +241,10 @@ def _rules(rules: object) -> dict[str, ToolRule]:
         if isinstance(rule, ToolRule):
             found[pattern] = rule
         elif is_object(rule):
+            known = [one.name for one in fields(ToolRule)]
+            if unknown := [name for name in rule if name not in known]:
+                problem = f"{unknown[0]!r} of {pattern!r} is no setting of a ToolRule; choose one of {', '.join(known)}"
+                raise ConfigError("tool_rules", problem)
             found[pattern] = ToolRule(**rule)
         else:
             raise ConfigError("tool_rules", f"{pattern!r} must have a ToolRule, not {type(rule).__name__}")

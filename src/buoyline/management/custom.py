@@ -6,7 +6,7 @@ Source: Strands documents such a method for its own managers, with an error argu
 import importlib
 import importlib.metadata
 import inspect
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final, Protocol, cast
@@ -118,29 +118,30 @@ def find_reducer(
         ConfigError: It may not be imported, cannot be imported, rejects *settings*, or has no method ``reduce``.
     """
     if type_name in offered:
-        return _made(type_name, offered[type_name].load(), settings)
+        return _made(type_name, offered[type_name].load, settings)
     module, _, name = type_name.replace(":", ".").rpartition(".")
     if not module:
         return None
     dotted = f"{module}.{name}"
     if not any(fnmatchcase(dotted, pattern.replace(":", ".")) for pattern in allowed):
         raise ConfigError(type_name, "is not allowed to be imported; allow it with allowed=[...] or --allow NAME")
+    return _made(type_name, lambda: getattr(importlib.import_module(module), name), settings)
+
+
+def _made(type_name: str, load: Callable[[], object], settings: Mapping[str, Any]) -> CustomManager:
+    """Build the manager of the class that *load* returns; its module and its constructor are not ours."""
     try:
-        found = getattr(importlib.import_module(module), name)
+        factory = load()
     except ImportError as error:
         hint = "install it, or name its folder in PYTHONPATH"  # a command has its own folder on the path, not this one
         raise ConfigError(type_name, f"cannot be imported: {error}; {hint}") from error
-    except AttributeError as error:
-        raise ConfigError(type_name, f"cannot be imported: {error}") from error
-    return _made(type_name, found, settings)
-
-
-def _made(type_name: str, factory: object, settings: Mapping[str, Any]) -> CustomManager:
+    except (AttributeError, SyntaxError, TypeError, ValueError, RuntimeError, OSError) as error:
+        raise ConfigError(type_name, f"cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(factory):
         raise ConfigError(type_name, f"is no class but {type(factory).__name__}")
     try:
         reducer = factory(**settings)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ConfigError(type_name, f"does not take these settings: {error}") from error
     if not callable(getattr(reducer, "reduce", None)):
         raise ConfigError(type_name, "has no method reduce(messages, *, error=None) -> bool")

@@ -207,6 +207,9 @@ class DocumentReader:
             self.problems.unknown(joined(path, key), f"key of {kind.type_name}", key, [*kind.model_fields])
             del kept[key]
         ratio: object = kept.get(_RATIO)
+        if isinstance(ratio, str):
+            with suppress(ValueError):
+                ratio = float(ratio)
         if isinstance(ratio, (int, float)) and not isinstance(ratio, bool):
             least, most = _RATIO_RANGE
             clamped = min(max(ratio, least), most)
