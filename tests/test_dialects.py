@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.errors import ConfigError, MessageError
-from buoyline.messages import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
+from buoyline.messages import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, convert, spell
 from buoyline.messages.jsonl import parse
 from buoyline.messages.model import Part
 from buoyline.messages.registry import detect, dialect_named, dialect_names
@@ -254,6 +254,27 @@ def test_what_a_server_tool_does_is_no_call_that_waits_for_a_result() -> None:
         Opaque("web_search_tool_result", spell(found)),
         Text("Found."),
     )
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "mcp_tool_use", "id": "m1", "name": "echo", "server_name": "a", "input": {}},
+        {"type": "mcp_tool_result", "tool_use_id": "m1", "is_error": False, "content": [text_block("a")]},
+        {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"type": "web_search_result", "url": "u"}]},
+        {"type": "bash_code_execution_tool_result", "tool_use_id": "s1", "content": {"stdout": "a"}},
+        {"type": "container_upload", "file_id": "f1"},
+        {"type": "search_result", "source": "u", "title": "t", "content": [text_block("a")]},
+        {"type": "text", "text": "a", "citations": None},
+        {"type": "text", "text": "a", "citations": [{"type": "char_location", "cited_text": "a"}]},
+    ],
+)
+def test_a_message_with_a_block_that_only_anthropic_has_stays_the_same_object(block: dict[str, Any]) -> None:
+    message = {"role": "assistant", "content": [text_block("See:"), block]}
+    assert detect(message).name == "anthropic"
+    converted = convert([message], to="anthropic")
+    assert converted.messages[0] is message
+    assert not converted.losses
 
 
 def test_results_of_parallel_calls_stand_in_one_message_of_the_tools() -> None:

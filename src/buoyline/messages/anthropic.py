@@ -50,9 +50,15 @@ _CACHE: Final = "cache_control"
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PDF: Final = "application/pdf"
 _OWN_BLOCKS = frozenset(
-    {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "server_tool_use"}
+    {
+        *("tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "search_result"),
+        *("server_tool_use", "mcp_tool_use", "mcp_tool_result", "container_upload"),
+    }
 )
-"""Unmistakable. (A server tool's use is no `ToolCall`: its result follows in the same message.)"""
+"""Unmistakable, as are the results of server tools and texts with a place for citations.
+
+(A server tool's use is no `ToolCall`: its result follows in the same message.)
+"""
 
 
 class Anthropic(Dialect):
@@ -69,7 +75,7 @@ class Anthropic(Dialect):
         if found is None or found.get("role") not in ("user", "assistant") or "tool_calls" in found:
             return False
         content = found.get("content")
-        return is_array(content) and any(_block_type(block) in _OWN_BLOCKS for block in content)
+        return is_array(content) and any(map(_is_own, content))
 
     def view(self, message: Any) -> Message:
         """Read *message*; one that holds only tool results reads as role ``tool``. See `Dialect.view`."""
@@ -162,6 +168,13 @@ def _block_type(block: object) -> str | None:
     found = fields(block)
     kind = None if found is None else found.get("type")
     return kind if isinstance(kind, str) else None
+
+
+def _is_own(block: object) -> bool:
+    kind = _block_type(block)
+    if kind == "text":
+        return "citations" in own_fields(block)
+    return kind in _OWN_BLOCKS or (kind is not None and kind.endswith("_tool_result"))
 
 
 def _part(block: object) -> Part:
