@@ -176,6 +176,16 @@ def test_a_refusal_is_what_the_model_said() -> None:
     assert OPENAI.view({"role": "assistant", "content": None, "refusal": "No."}).text == "No."
 
 
+def test_a_spoken_answer_is_what_the_model_said_in_words() -> None:
+    audio = {"id": "audio_1", "data": "AAAA", "expires_at": 1, "transcript": "Seven fathoms."}
+    spoken = {"role": "assistant", "content": None, "audio": audio}
+    assert OPENAI.view(spoken).text == "Seven fathoms."
+    assert OPENAI.view({**spoken, "audio": {"id": "audio_1"}}).parts == ()
+    converted = convert([spoken], to="anthropic")
+    assert converted.messages == [{"role": "assistant", "content": "Seven fathoms."}]
+    assert [loss.what for loss in converted.losses] == ["audio"]
+
+
 def test_reasoning_is_read_once_under_either_name() -> None:
     message = {"role": "assistant", "content": None, "reasoning": "b", "reasoning_content": "a"}
     assert OPENAI.view(message).parts == (Reasoning("a"),)

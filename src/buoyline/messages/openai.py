@@ -46,7 +46,7 @@ from buoyline.messages.model import (
 )
 
 _KNOWN = (
-    *("role", "name", "content", "reasoning_content", "reasoning", "refusal", "tool_calls", "function_call"),
+    *("role", "name", "content", "reasoning_content", "reasoning", "refusal", "audio", "tool_calls", "function_call"),
     "tool_call_id",
 )
 
@@ -75,7 +75,8 @@ class OpenAIChat(Dialect):
             return Message(role, (result,), speaker)
         refusal = found.get("refusal")
         refused = [Text(refusal)] if isinstance(refusal, str) else []
-        parts = (*_reasoning(found), *content, *refused, *map(_call, _native_calls(found)))
+        heard = [Text(said)] if (said := _transcript(found)) else []
+        parts = (*_reasoning(found), *content, *refused, *heard, *map(_call, _native_calls(found)))
         return Message(role, parts, speaker)
 
     def result(self, tool_result: Any) -> Message:
@@ -184,6 +185,12 @@ def _reasoning(found: Mapping[str, Any]) -> Sequence[Reasoning]:
     return ()
 
 
+def _transcript(found: Mapping[str, Any]) -> str:
+    """Return the model's spoken answer in words; empty if there is none, or only its id."""
+    audio = found.get("audio")
+    return text_or_empty(audio.get("transcript")) if is_object(audio) else ""
+
+
 def _part(block: object) -> ResultPart:
     if is_object(block):
         match block.get("type"):
@@ -235,6 +242,10 @@ def _read_parts(found: Mapping[str, Any], losses: Losses) -> Iterator[Part]:
     yield from _reasoning(found)
     yield from _read_content(found, losses)
     yield from _read_refusal(found, losses)
+    if found.get("audio"):
+        said = _transcript(found)
+        losses.note("audio", "its transcript is plain text now" if said else "")
+        yield Text(said)
     legacy = found.get("function_call")
     for call in _native_calls(found):
         if legacy is not None and call.get("function") is legacy:
