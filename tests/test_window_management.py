@@ -173,6 +173,21 @@ async def test_offloading_by_a_document_is_that_of_a_configuration() -> None:
     assert await fed(by_config, messages) == await fed(by_document, messages)
 
 
+async def test_a_conversation_that_is_added_at_once_is_offloaded_turn_by_turn() -> None:
+    limits: dict[str, Any] = {"tool_result_limit": 100, "preview_tokens": 60, "turn_results_limit": 230}
+    text = "\n".join(words(9, f"w{line}") for line in range(99))
+    small = "word " * 72  # 90 tokens
+    first = [user("?"), calls("a", "b"), gave("a", text), gave("b", small)]
+    others = [calls("c", "d", "e"), gave("c", small), gave("d", small), gave("e", small), calls("f"), gave("f", text)]
+    answer = {"role": "assistant", "content": "Done."}
+    by_config = window_of(MemoryWorkspace(), config=ContextConfig(**limits))
+    by_document = window_of(MemoryWorkspace(), doc("post_tool", "OffloadManager", limits))
+    for messages in (first, [*others, answer, user("And now?")]):
+        shown = await fed(by_document, messages)
+        assert shown == await fed(by_config, messages)
+    assert [message["content"] == small for message in shown if message["role"] == "tool"] == [0, 1, 1, 1, 1, 0]
+
+
 async def test_what_the_agent_reads_back_is_not_offloaded_again(tmp_path: Path) -> None:
     text = "\n".join(words(9, f"w{line}") for line in range(99))
     management = doc("post_tool", "OffloadManager", {"tool_result_limit": 100, "preview_tokens": 60})

@@ -7,6 +7,7 @@ window, carries them out.
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
 from buoyline.compression import ContextConfig
@@ -71,6 +72,8 @@ class ContextView:
         idle_s: Seconds between the two newest model calls.
         model_calls: How many times the context was sent before.
         is_overflow: The provider refused the context as too long.
+        new_at: Position of the first message that was added since managers looked last; None: none behind the model's
+            last message matters.
     """
 
     prefix: Sequence[ContextMessage] = ()
@@ -81,6 +84,7 @@ class ContextView:
     idle_s: float = 0.0
     model_calls: int = 0
     is_overflow: bool = False
+    new_at: int | None = None
 
     @cached_property
     def tokens(self) -> int:
@@ -108,14 +112,21 @@ class ContextView:
         yield from self.prefix
         yield from self.messages
 
-    def turn_at(self) -> int:
-        """Return the position of the first result of the newest turn: behind the model's last message.
+    def turn_at(self, position: int | None = None) -> int:
+        """Return the position of the first result of the turn at *position*: behind the model's last message.
 
         If that message holds results itself, as AgentScope's replies do, it is that message's position: the model has
-        not seen them yet.
+        not seen them yet. The default is the newest turn.
         """
-        spoken = self._spoken_at()
+        spoken = self._spoken_at(position)
         return spoken if spoken >= 0 and self.messages[spoken].message.results else spoken + 1
+
+    def new_turns(self) -> list[range]:
+        """Return the positions of each turn with messages that are new, or of the newest turn alone."""
+        starts = [self.turn_at(self.new_at)]
+        behind = range(starts[0] + 1, len(self.messages))
+        starts += [at for at in behind if self.messages[at].message.role == "assistant"]
+        return [range(*turn) for turn in pairwise([*starts, len(self.messages)])]
 
     def is_unread(self, position: int, number: int) -> bool:
         """Return whether the model has not spoken since it got the result *number* of the message at *position*."""
@@ -142,9 +153,9 @@ class ContextView:
                     return call.name
         return ""
 
-    def _spoken_at(self) -> int:
-        """Return the position of the model's last message; -1 if there is none."""
-        positions = reversed(range(len(self.messages)))
+    def _spoken_at(self, position: int | None = None) -> int:
+        """Return the position of the model's last message, up to *position*; -1 if there is none."""
+        positions = reversed(range(len(self.messages) if position is None else min(position + 1, len(self.messages))))
         return next((at for at in positions if self.messages[at].message.role == "assistant"), -1)
 
 

@@ -121,9 +121,9 @@ class FoundResult(NamedTuple):
     result: ToolResult
 
 
-def results_of(context: ContextView, start: int = 0) -> Iterator[FoundResult]:
-    """Yield the results of the messages from position *start* on, in order."""
-    for position, held in enumerate(context.messages[start:], start):
+def results_of(context: ContextView, start: int = 0, end: int | None = None) -> Iterator[FoundResult]:
+    """Yield the results of the messages from position *start* up to *end*, in order."""
+    for position, held in enumerate(context.messages[start:end], start):
         for number, result in enumerate(held.message.results):
             yield FoundResult(position, number, result)
 
@@ -269,18 +269,19 @@ class Offloading(ManagerSettings):
         )
 
     def decide(self, context: ContextView) -> Decision:
-        """Choose among the results of the newest turn; earlier ones were decided already."""
-        config = self.config()
-        found = list(results_of(context, context.turn_at()))
-        weighed = [_weighed(context, one, config) for one in found]
-        budgets = stub_budgets(weighed, config.turn_limit(context.size), least=LEAST_STUB_TOKENS)
-        actions: list[Offload] = []
-        for at, tokens in sorted(budgets.items()):
-            position, number, result = found[at]
-            if texts := text_numbers(result):
-                reason = f"{count_result(result, context.counter):,} tokens"
-                actions.append(Offload(position, number, reason, texts=texts, write_stub=PreviewStub(tokens)))
-        return Decision(tuple(actions), f"{len(actions)} of {len(found)} tool results of this turn are too much")
+        """Choose among the results of each turn with new messages; earlier ones were decided already."""
+        config, actions, count = self.config(), list[Offload](), 0
+        for turn in context.new_turns():
+            found = list(results_of(context, turn.start, turn.stop))
+            weighed = [_weighed(context, one, config) for one in found]
+            budgets = stub_budgets(weighed, config.turn_limit(context.size), least=LEAST_STUB_TOKENS)
+            count += len(found)
+            for at, tokens in sorted(budgets.items()):
+                position, number, result = found[at]
+                if texts := text_numbers(result):
+                    reason = f"{count_result(result, context.counter):,} tokens"
+                    actions.append(Offload(position, number, reason, texts=texts, write_stub=PreviewStub(tokens)))
+        return Decision(tuple(actions), f"{len(actions)} of {count} tool results of this turn are too much")
 
     def in_words(self) -> str:
         """Return what it does."""

@@ -87,6 +87,7 @@ class DocumentHooks:
         self.draft = StateDraft.of(self.context.state)
         self._showing = Showing()
         self.is_overflow = False
+        self._new_from: int | None = None
         self._unreported: list[ContextManaged] = []
 
     async def settle(self, document: ContextManagement) -> None:
@@ -96,6 +97,7 @@ class DocumentHooks:
             Exception: See `run`; the added messages are as they were, and the next call fires the hooks again.
         """
         new = self.context.inbox[:]
+        self._new_from = self.context.state.messages.end
         draft = self.draft = StateDraft.of(self.context.state, new)
         self._planner.note(new)
         for position, entry in enumerate(new, len(draft.base.messages)):
@@ -152,6 +154,7 @@ class DocumentHooks:
             showing=self._showing,
             idle_s=time.monotonic() - self.called_at_s,
             is_overflow=self.is_overflow,
+            new_from=self._new_from,
         )
 
     async def decision(self, decision: Awaitable[Decision]) -> Decision:

@@ -531,8 +531,9 @@ def situation_of(
     showing: "Showing | None" = None,
     idle_s: float = 0.0,
     is_overflow: bool = False,
+    new_from: int | None = None,
 ) -> ContextView:
-    """Return the context as managers see it; see `ContextView`.
+    """Return the context as managers see it; see `ContextView`. *new_from* is the index of the first new message.
 
     *stubs* are the texts of all stubs. *showing* remembers the views of the messages; without it, all are made again.
     """
@@ -548,6 +549,7 @@ def situation_of(
         idle_s=idle_s,
         model_calls=state.archived_answers + state.messages.answers,
         is_overflow=is_overflow,
+        new_at=None if new_from is None else max(new_from - state.messages.first, 0),
     )
 
 
