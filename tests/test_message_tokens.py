@@ -1,3 +1,5 @@
+import base64
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from buoyline.tokens.messages import count_message, count_tools
 
 COUNTER = default_counter()
 FRAME = count_message(Message("user", ()), COUNTER)
+SEALED = base64.b64encode(bytes(at * at * 7919 % 251 for at in range(3_000))).decode("ascii")
 
 texts = st.text(max_size=20)
 contents = st.one_of(
@@ -83,6 +86,21 @@ def test_an_image_is_not_free_and_not_as_large_as_its_file(size_bytes: int) -> N
 def test_other_media_take_at_least_as_much_as_an_image_and_more_the_larger_they_are(kind: str) -> None:
     assert _count(Media(kind, "", 0)) == _count(Media("image", "", 0))
     assert _count(Media(kind, "", 10_000_000)) > _count(Media(kind, "", 1_000_000)) > _count(Media(kind, "", 0))
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "redacted_thinking", "data": SEALED},
+        {"reasoningContent": {"redactedContent": {"__bytes_encoded__": True, "data": SEALED}}},
+        {"type": "web_search_tool_result", "content": [{"type": "web_search_result", "encrypted_content": SEALED}]},
+    ],
+)
+def test_what_only_the_provider_can_read_takes_a_token_for_three_bytes(block: dict[str, object]) -> None:
+    view = detect(message := {"role": "assistant", "content": [block]}).view(message)
+    assert isinstance(view.parts[0], Opaque)
+    assert 1_000 < count_message(view, COUNTER) < 1_050
+    assert COUNTER.count(SEALED) > 2_000
 
 
 def test_the_name_of_the_speaker_counts() -> None:

@@ -1,5 +1,6 @@
 """The tokens of a message in a context."""
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -16,6 +17,9 @@ _PER_IMAGE = 1_600
 # one of video up to 300 and takes 125 kB, at a megabit.
 _BYTES_PER_TOKEN: Mapping[str, int] = MappingProxyType({"document": 25, "audio": 250, "video": 250})
 _BYTES_PER_TEXT_TOKEN = 4
+# A provider decrypts what it sealed, such as found pages and hidden reasoning, and bills the text: three bytes a token.
+_SEALED = re.compile(r'"(?:encrypted_\w+|data)":"([\w+/=-]+)"', re.ASCII)
+_SEALED_CHARS_PER_TOKEN = 4
 # More fits no window, whatever its tokens are exactly; 100 MB would be counted for ten seconds.
 _COUNTED_CHARS = 4_000_000
 
@@ -47,8 +51,8 @@ def count_result(result: ToolResult, counter: TextCounter) -> int:
 def count_part(part: Part, counter: TextCounter) -> int:
     """Count the tokens of one part of a message; media always count. See `count_message`."""
     match part:
-        case Text() | Reasoning():
-            return _count_text(part.text, counter)
+        case Text() | Reasoning() | Json():
+            return _count_text(part.json if isinstance(part, Json) else part.text, counter)
         case ToolCall():
             return _PER_CALL + counter.count(part.name) + counter.count(part.arguments)
         case ToolResult():
@@ -57,8 +61,9 @@ def count_part(part: Part, counter: TextCounter) -> int:
             is_text = part.media_type.startswith("text/")
             rate = _BYTES_PER_TEXT_TOKEN if is_text else _BYTES_PER_TOKEN.get(part.kind, _BYTES_PER_TEXT_TOKEN)
             return _PER_IMAGE if part.kind == "image" else max(_PER_IMAGE, part.size_bytes // rate)
-        case Json() | Opaque():
-            return _count_text(part.json, counter)
+        case Opaque():
+            sealed = sum(map(len, _SEALED.findall(part.json)))
+            return _count_text(_SEALED.sub("", part.json), counter) + sealed // _SEALED_CHARS_PER_TOKEN
         case CachePoint():
             return 0
 
