@@ -2,6 +2,7 @@ import json
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -284,3 +285,26 @@ def test_a_call_waits_for_its_result_behind_user_messages_in_which_nobody_speaks
     messages = [Message("user", (Text("Look."),)), asked, *behind, Message("assistant", (Text("I wait."),))]
     assert legal_cuts(messages) == [1]
     assert legal_cuts([*messages, said]) == [1, 3, 4, 5]
+
+
+def test_a_call_that_the_provider_answers_itself_is_not_parted_from_a_result_that_comes_messages_later() -> None:
+    def result(call_id: str) -> dict[str, Any]:
+        return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": "7"}]}
+
+    def call(call_id: str) -> dict[str, Any]:
+        return {"type": "tool_use", "id": call_id, "name": "depth", "input": {}, "caller": {"tool_id": "server"}}
+
+    running = {"type": "server_tool_use", "id": "server", "name": "code_execution", "input": {"code": "depth()"}}
+    ran = {"type": "code_execution_tool_result", "tool_use_id": "server", "content": {"stdout": "7"}}
+    native: list[dict[str, Any]] = [
+        {"role": "user", "content": "How deep?"},
+        {"role": "assistant", "content": [running, call("a")]},
+        result("a"),
+        {"role": "assistant", "content": [call("b")]},
+        result("b"),
+        {"role": "assistant", "content": [ran, {"type": "text", "text": "7 fathoms"}]},
+        {"role": "user", "content": "Thanks."},
+    ]
+    messages = [detect(message).view(message) for message in native]
+    assert legal_cuts(messages) == [1, 6]
+    assert legal_cuts(messages[:5]) == [1]

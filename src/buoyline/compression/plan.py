@@ -3,11 +3,11 @@
 Pure. A call is never parted from its result, even if ids repeat or are missing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from buoyline.messages import Message, Text
+from buoyline.messages import Message, Opaque, Text
 from buoyline.messages.model import Note
 
 Spans = list[tuple[int, int]]
@@ -101,10 +101,10 @@ def pair_spans(messages: Sequence[Message]) -> Spans:
     waiting: dict[str, list[int]] = {}
     spans: Spans = []
     for position, message in enumerate(messages):
-        for call in message.calls:
-            waiting.setdefault(call.call_id, []).append(position)
-        for result in message.results:
-            if calls := waiting.get(result.call_id):
+        for call_id in _ids(message, of_results=False):
+            waiting.setdefault(call_id, []).append(position)
+        for call_id in _ids(message, of_results=True):
+            if calls := waiting.get(call_id):
                 spans.append((calls.pop(), position))
     return [(start, end) for start, end in spans if start != end]
 
@@ -114,9 +114,20 @@ def _pending(messages: Sequence[Message]) -> list[int]:
     for position, message in enumerate(messages):
         if message.role == "user" and any(isinstance(p, Text) and not isinstance(p, Note) for p in message.parts):
             waiting.clear()
-        for call in message.calls:
-            waiting.setdefault(call.call_id, []).append(position)
-        for result in message.results:
-            if calls := waiting.get(result.call_id):
+        for call_id in _ids(message, of_results=False):
+            waiting.setdefault(call_id, []).append(position)
+        for call_id in _ids(message, of_results=True):
+            if calls := waiting.get(call_id):
                 calls.pop()
     return sorted({position for calls in waiting.values() for position in calls})
+
+
+def _ids(message: Message, *, of_results: bool) -> Iterator[str]:
+    """Yield the ids of the calls in *message*, or of the results, those of a provider's own tools included.
+
+    Such a tool may call other tools while it runs; its result comes some messages later.
+    """
+    yield from (part.call_id for part in (message.results if of_results else message.calls))
+    for part in message.parts:
+        if isinstance(part, Opaque) and part.call_id and part.kind.endswith("tool_result") is of_results:
+            yield part.call_id

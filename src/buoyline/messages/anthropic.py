@@ -57,7 +57,7 @@ _OWN_BLOCKS = frozenset(
 )
 """Unmistakable, as are the results of server tools and texts with a place for citations.
 
-(A server tool's use is no `ToolCall`: its result follows in the same message.)
+(A server tool's use is no `ToolCall`: its result is the model's, too, in the same message or in a later one.)
 """
 
 
@@ -193,7 +193,15 @@ def _part(block: object) -> Part:
                 return Text(join_texts([text_or_empty(block.get("title")), text_or_empty(block.get("source")), *texts]))
             case _:
                 pass
-    return simple_part(block)
+    part = simple_part(block)
+    return part if isinstance(part, Text) else replace(part, call_id=_served_id(block))
+
+
+def _served_id(block: object) -> str:
+    """Return the id of a call that the provider answers itself, or of its result; empty for any other block."""
+    kind = kind_of(block)
+    key = "id" if kind.endswith("_tool_use") else "tool_use_id" if kind.endswith("_tool_result") else ""
+    return text_or_empty(block.get(key)) if key and is_object(block) else ""
 
 
 def _result(block: Mapping[str, Any]) -> ToolResult:

@@ -92,10 +92,15 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A block of an unknown type: carried along and counted, never interpreted."""
+    """A block of an unknown type: carried along and counted, never interpreted.
+
+    *call_id* is that of a call that the provider answers itself, or of its result, whose kind ends in ``tool_result``.
+    Plans keep the two together; equality ignores it.
+    """
 
     kind: str
     json: str
+    call_id: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
