@@ -186,6 +186,33 @@ def test_a_spoken_answer_is_what_the_model_said_in_words() -> None:
     assert [loss.what for loss in converted.losses] == ["audio"]
 
 
+def test_blocks_of_the_responses_api_are_read_as_those_of_chat() -> None:
+    url = f"data:image/png;base64,{PNG_BASE64}"
+    blocks = [
+        {"type": "input_text", "text": "How deep?"},
+        {"type": "input_image", "image_url": url, "detail": "auto"},
+        {"type": "input_file", "filename": "a.pdf", "file_url": "https://x/a.pdf"},
+    ]
+    asked = {"role": "user", "content": blocks}
+    view = OPENAI.view(asked)
+    image, file = Media("image", "image/png", 8), Media("document", "", 0, "https://x/a.pdf", "a.pdf")
+    assert view.parts == (Text("How deep?"), image, file)
+    answer = {"role": "assistant", "content": [{"type": "output_text", "text": "7 fathoms", "annotations": []}]}
+    assert OPENAI.view(answer).text == "7 fathoms"
+    with_stub = OPENAI.with_content(asked, [0, "[image: a.png]", 2])
+    assert with_stub["content"] == [blocks[0], {"type": "input_text", "text": "[image: a.png]"}, blocks[2]]
+    assert with_stub["content"][0] is blocks[0]
+    converted = convert([asked, answer], to="anthropic")
+    assert converted.messages[0]["content"][1] == IMAGE
+    assert converted.messages[1]["content"] == "7 fathoms"
+    lost = "detail of a block of type 'input_image'"
+    assert [loss.what for loss in converted.losses if loss.what.startswith(("block", "detail"))] == [
+        *(f"block of type '{kind}'" for kind in ("input_text", "input_image")),
+        lost,
+        *(f"block of type '{kind}'" for kind in ("input_file", "output_text")),
+    ]
+
+
 def test_reasoning_is_read_once_under_either_name() -> None:
     message = {"role": "assistant", "content": None, "reasoning": "b", "reasoning_content": "a"}
     assert OPENAI.view(message).parts == (Reasoning("a"),)

@@ -345,8 +345,10 @@ def blocks_of(content: object) -> Sequence[Any]:
     raise MessageError(f"'content' must be text, a list of blocks or null, not {type(content).__name__}")
 
 
-def rebuilt_content(content: object, blocks: Blocks) -> Any:
+def rebuilt_content(content: object, blocks: Blocks, text_type: str = "text") -> Any:
     """Return *content* with *blocks* in place of its own. Text stays text if a single text replaces it.
+
+    A new text becomes a block of *text_type*.
 
     Raises:
         MessageError: *content* is neither text, a list, nor null.
@@ -354,7 +356,7 @@ def rebuilt_content(content: object, blocks: Blocks) -> Any:
     if len(blocks) == 1 and isinstance(blocks[0], str) and not is_array(content):
         return blocks[0]
     old = blocks_of(content)
-    return [{"type": "text", "text": block} if isinstance(block, str) else old[block] for block in blocks]
+    return [{"type": text_type, "text": block} if isinstance(block, str) else old[block] for block in blocks]
 
 
 def text_or_empty(value: object) -> str:

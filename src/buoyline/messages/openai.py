@@ -6,7 +6,7 @@ Source: the ``messages`` of the Chat Completions API: ``role``, ``content`` (tex
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from buoyline.errors import MessageError
 from buoyline.messages.dialect import (
@@ -49,6 +49,15 @@ _KNOWN = (
     *("role", "name", "content", "reasoning_content", "reasoning", "refusal", "audio", "tool_calls", "function_call"),
     "tool_call_id",
 )
+
+
+_OF_RESPONSES: Final[Mapping[str, Sequence[str]]] = {
+    "input_text": ("text",),
+    "output_text": ("text",),
+    "input_image": ("image_url",),
+    "input_file": ("file_data", "file_url", "filename"),
+}
+"""The blocks of the Responses API, which some compatible providers take in chat messages, too; and their values."""
 
 
 class OpenAIChat(Dialect):
@@ -108,7 +117,9 @@ class OpenAIChat(Dialect):
             for block in blocks
             if block in inside or isinstance(block, str)
         ]
-        return {**found, "content": rebuilt_content(content, kept)}
+        kinds = [kind for kind in map(kind_of, blocks_of(content)) if kind in _OF_RESPONSES]
+        text_type = f"{kinds[0].partition('_')[0]}_text" if kinds else "text"
+        return {**found, "content": rebuilt_content(content, kept, text_type)}
 
     def read(self, message: Any, losses: Losses) -> list[Turn]:
         """Read *message* whole; see `Dialect.read`."""
@@ -194,14 +205,16 @@ def _transcript(found: Mapping[str, Any]) -> str:
 def _part(block: object) -> ResultPart:
     if is_object(block):
         match block.get("type"):
-            case "image_url":
-                return _by_url("image", block.get("image_url"), "url")
+            case "image_url" | "input_image" as kind:
+                return _by_url("image", *((block.get(kind), "url") if kind == "image_url" else (block, "image_url")))
             case "input_audio" if is_object(audio := block.get("input_audio")):
                 return media("audio", f"audio/{audio.get('format', '')}", payload=audio.get("data"))
-            case "file" if is_object(file := block.get("file")):
+            case "file" | "input_file" as kind if is_object(file := block.get("file") if kind == "file" else block):
                 return _by_url("document", file, "file_data")
-            case "refusal" if isinstance(refusal := block.get("refusal"), str):
-                return Text(refusal)
+            case "refusal" | "input_text" | "output_text" as kind if isinstance(
+                said := block.get("refusal" if kind == "refusal" else "text"), str
+            ):
+                return Text(said)
             case _:
                 pass
     return simple_part(block)
@@ -212,7 +225,7 @@ def _by_url(kind: str, holder: object, key: str) -> Media:
     name = holder.get("filename") if is_object(holder) else None
     if (found := data_url(url)) is not None:
         return media(kind, found[0], payload=url, start=found[1], name=name)
-    source = holder.get("file_id") if url is None and is_object(holder) else url
+    source = holder.get("file_id", holder.get("file_url")) if url is None and is_object(holder) else url
     return media(kind, "", source=source, name=name)
 
 
@@ -249,7 +262,7 @@ def _read_parts(found: Mapping[str, Any], losses: Losses) -> Iterator[Part]:
     legacy = found.get("function_call")
     for call in _native_calls(found):
         if legacy is not None and call.get("function") is legacy:
-            losses.note("function_call", "it is a call of today's form now")
+            losses.note("function_call", "it is a call now")
         losses.note_fields(call, ("id", "type", "index", "function", "custom"), "a call")
         losses.note_fields(_function_of(call), ("name", "arguments", "input"), "a call")
         if "function" not in call and "custom" in call:
@@ -263,6 +276,10 @@ def _read_content(found: Mapping[str, Any], losses: Losses) -> Iterator[ResultPa
         match part:
             case Text() if kind == "refusal":
                 losses.note("refusal", "it is plain text now")
+            case Text() | Media() if kind in _OF_RESPONSES and is_object(block):
+                what = "plain text" if isinstance(part, Text) else part.kind
+                losses.note(f"block of type {kind!r}", f"it is {what} now")
+                losses.note_fields(block, ("type", *_OF_RESPONSES[kind]), f"a block of type {kind!r}")
             case Text() if is_object(block):
                 losses.note_fields(block, ("type", "text"), "a text")
             case Media(kind="image") if is_object(held := block.get("image_url")):
