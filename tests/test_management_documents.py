@@ -148,7 +148,7 @@ def test_one_hook_in_two_spellings_is_a_problem_not_a_loss() -> None:
 
 
 def test_a_key_that_stands_twice_in_the_text_is_a_problem_not_a_loss() -> None:
-    with pytest.raises(DocumentError, match="'pre_llm' stands twice"):
+    with pytest.raises(DocumentError, match="'pre_llm' is there twice"):
         parsed('{"hooks": {"pre_llm": [], "pre_llm": []}}')
 
 
@@ -339,7 +339,7 @@ def test_yaml_and_toml_are_the_same_documents() -> None:
 
 def test_yaml_is_read_as_strictly_as_the_other_formats() -> None:
     pytest.importorskip("yaml", reason="PyYAML is the extra 'yaml'")
-    with pytest.raises(DocumentError, match=r"'pre_llm' stands twice in one object.*line 3"):
+    with pytest.raises(DocumentError, match=r"'pre_llm' is there twice in one object.*line 3"):
         parsed("hooks:\n  pre_llm: []\n  pre_llm: []\n", "yaml")
     merged = "a: &a {type: PinManager, config: {first: 1}}\nb:\n  - {<<: *a, config: {first: 2}}\n"
     assert parsed(merged, "yaml")["b"] == [{"type": "PinManager", "config": {"first": 2}}]

@@ -108,7 +108,7 @@ def _yaml_value(yaml: Any, text: str) -> Any:
         names = set[str]()
         for key, value in node.value:
             if str(key.value) in names:
-                problem = f"the key {key.value!r} stands twice in one object"
+                problem = f"the key {key.value!r} is there twice in one object"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             names.add(str(key.value))
             waiting.append(value)
@@ -121,7 +121,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        message = f"the key {twice!r} stands twice in one object"
+        message = f"the key {twice!r} is there twice in one object"
         raise ValueError(message)
     return found
 

@@ -202,18 +202,22 @@ def _transcript(found: Mapping[str, Any]) -> str:
     return text_or_empty(audio.get("transcript")) if is_object(audio) else ""
 
 
-def _part(block: object) -> ResultPart:
+def _part(block: object) -> ResultPart:  # noqa: PLR0911 - one for each type of block
     if is_object(block):
         match block.get("type"):
-            case "image_url" | "input_image" as kind:
-                return _by_url("image", *((block.get(kind), "url") if kind == "image_url" else (block, "image_url")))
+            case "image_url":
+                return _by_url("image", block.get("image_url"), "url")
+            case "input_image":
+                return _by_url("image", block, "image_url")
             case "input_audio" if is_object(audio := block.get("input_audio")):
                 return media("audio", f"audio/{audio.get('format', '')}", payload=audio.get("data"))
-            case "file" | "input_file" as kind if is_object(file := block.get("file") if kind == "file" else block):
+            case "file" if is_object(file := block.get("file")):
                 return _by_url("document", file, "file_data")
-            case "refusal" | "input_text" | "output_text" as kind if isinstance(
-                said := block.get("refusal" if kind == "refusal" else "text"), str
-            ):
+            case "input_file":
+                return _by_url("document", block, "file_data")
+            case "refusal" if isinstance(refusal := block.get("refusal"), str):
+                return Text(refusal)
+            case "input_text" | "output_text" if isinstance(said := block.get("text"), str):
                 return Text(said)
             case _:
                 pass
