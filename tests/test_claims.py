@@ -28,6 +28,12 @@ def test_a_claim_has_to_stand_as_a_whole() -> None:
     assert unverified("port 80", ["listening on 8080"]) == ("80",)
     assert unverified("port 80", ["listening on 8080", "listening on :80"]) == ()
     assert unverified("foo_bar", ["foo_bar_baz", "a_foo_bar"]) == ("foo_bar",)
+
+
+def test_no_two_messages_back_a_claim_together() -> None:
+    assert unverified("see foo_bar", ["foo", "_bar"]) == ("foo_bar",)
+    error = "ValueError: bad value here"
+    assert unverified(f'It said "{error}".', ["ValueError: bad", "value here"]) == (error,)
     assert unverified("app/main.go", ["/home/me/app/main.go:12"]) == ()
 
 
