@@ -319,6 +319,15 @@ def test_lines_that_are_equally_rare_come_in_their_order_whatever_the_hash_seed(
     assert rare == [*range(first, first + 5)]
 
 
+def test_a_number_that_is_the_same_in_all_lines_but_one_is_named() -> None:
+    lines = [f"step {number} of 400 exit 0 after {number % 9} s" for number in range(300)]
+    lines[137] = "step 137 of 400 exit 13 after 2 s"
+    content = "\n".join(lines).encode()
+    shapes = Shapes()
+    shapes.read(content, content.split(b"\n"), 1)
+    assert [(found.number, found.note) for found in outlier_lines(shapes)] == [(138, "13: others 0 to 0")]
+
+
 def test_an_odd_value_comes_with_the_rest_of_its_record_and_unusual_keys_first() -> None:
     records = [dict(record) for record in RECORDS]
     records[313] = {"id": 313, "state": "open", "size": 7, "tags": [], "lost_at": "noon"}
