@@ -154,7 +154,7 @@ class ContextView:
         return ""
 
     def _spoken_at(self, position: int | None = None) -> int:
-        """Return the position of the model's last message, up to *position*; -1 if there is none."""
+        """Return the position of the model's last message, up to *position*; -1 without one."""
         positions = reversed(range(len(self.messages) if position is None else min(position + 1, len(self.messages))))
         return next((at for at in positions if self.messages[at].message.role == "assistant"), -1)
 

@@ -197,7 +197,7 @@ def _reasoning(found: Mapping[str, Any]) -> Sequence[Reasoning]:
 
 
 def _transcript(found: Mapping[str, Any]) -> str:
-    """Return the model's spoken answer in words; empty if there is none, or only its id."""
+    """Return the words of the model's spoken answer; empty without one, or if it has only an id."""
     audio = found.get("audio")
     return text_or_empty(audio.get("transcript")) if is_object(audio) else ""
 

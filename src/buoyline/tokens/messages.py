@@ -48,11 +48,13 @@ def count_result(result: ToolResult, counter: TextCounter) -> int:
     return sum(count_part(part, counter) for part in result.parts)
 
 
-def count_part(part: Part, counter: TextCounter) -> int:
+def count_part(part: Part, counter: TextCounter) -> int:  # noqa: PLR0911 - one for each kind of part
     """Count the tokens of one part of a message; media always count. See `count_message`."""
     match part:
-        case Text() | Reasoning() | Json():
-            return _count_text(part.json if isinstance(part, Json) else part.text, counter)
+        case Text() | Reasoning():
+            return _count_text(part.text, counter)
+        case Json():
+            return _count_text(part.json, counter)
         case ToolCall():
             return _PER_CALL + counter.count(part.name) + counter.count(part.arguments)
         case ToolResult():

@@ -83,7 +83,7 @@ class WorkspaceConversationManager(ConversationManager):
             counter: Counts tokens. Default: exact, for ``o200k_base``.
 
         Raises:
-            ConfigError: *proactive_compression* is none of these, its threshold is not above 0 and at most 1, or
+            ConfigError: *proactive_compression* is something else, its threshold is not above 0 and at most 1, or
                 *counter* cannot count. It is a ValueError.
         """
         threshold = compression_threshold(proactive_compression)
