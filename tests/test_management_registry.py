@@ -359,8 +359,10 @@ def test_a_manager_of_ones_own_is_imported_where_it_is_allowed(tmp_path: Path, m
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     text = '{"type": "my_managers.KeepAll"}'
     assert "allow it with" in run(tmp_path, "check", "-", stdin=text).stdout
-    result = run(tmp_path, "explain", "-", "--allow", "my_managers.KeepAll", stdin=text)
-    assert "runs my_managers.KeepAll (Keeps everything)" in result.stdout
+    body = json.dumps({"context_management": {"hooks": {"pre_llm": [json.loads(text)]}}})
+    for given in (text, body):
+        result = run(tmp_path, "explain", "-", "--allow", "my_managers.KeepAll", stdin=given)
+        assert "runs my_managers.KeepAll (Keeps everything)" in result.stdout
 
 
 @pytest.mark.parametrize(
