@@ -58,13 +58,14 @@ lowest-core lowest-integrations:
 	$(call install,.venv-$@) --constraint constraints/$@.txt --editable '.[$(EXTRA)]'
 	.venv-$@/bin/pytest -n auto --dist=worksteal $(PYTEST_ARGS)
 
-check: $(INSTALLED_DEV) ## Check format, lint, types, floors and constraints (a minute)
+check: $(INSTALLED_DEV) ## Check format, lint, types, floors, constraints and budgets (a minute)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python scripts/check_constraints.py
+	$(BIN)/python scripts/sizes.py
 
 fmt: $(INSTALLED_DEV) ## Format, and fix what ruff can fix by itself
 	$(BIN)/ruff format .
@@ -81,8 +82,9 @@ lock: $(LOCKING) ## Renew the versions in constraints/ (ten seconds)
 	$(COMPILE) --extra test --resolution lowest-direct --output-file constraints/lowest-core.txt
 	$(COMPILE) --extra test-integrations --resolution lowest-direct --output-file constraints/lowest-integrations.txt
 
-sizes: $(INSTALLED_DEV) ## Print the sizes of the source, and one prepare() in calls
+sizes: $(INSTALLED_DEV) ## Print the sizes of the source beside their budgets, and the calls of one result
 	@$(BIN)/python scripts/sizes.py
+	@$(BIN)/python scripts/sizes.py --one-result
 
 # Installs as a user does: from the built wheel, without the tools for development. So a dependency or a file
 # that the package lacks is found here. The first line fails if a name in the root shadows one of Python's.

@@ -1,176 +1,106 @@
-"""Print the sizes of the source: files, lines, names that exist twice, and one `prepare()` in calls.
+"""Print the lines of code of each room beside its budget; exit 1 if one is over.
 
-    python scripts/sizes.py [--json] [--list]
+    python scripts/sizes.py [--one-result]
 
-`--list` names the classes that exist twice, the small modules with one importer, and the exported names. Lines of code
-leave out docstrings, comments and blank lines. The calls are those of one `prepare()` that offloads one result, in all
-threads, without the primitives for files, the token counter and previews.
+The budgets are in pyproject.toml, `tool.buoyline.budgets`. A line of code holds at least one token that is neither a
+comment nor part of a string that stands alone (a docstring). `--one-result` prints instead how many calls, functions
+and modules one tool result takes from `add` to the `prepare` that offloads it: in all threads, without the primitives
+for files, the token counter and previews.
 """
 
 import argparse
 import ast
 import asyncio
-import json
+import io
 import sys
 import tempfile
 import threading
+import tokenize
 import tomllib
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from importlib import import_module
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "buoyline"
 
-SMALL_LINES = 60
-# Tables with one module an entry: a small module with one importer is their point.
-REGISTRIES = ("messages/", "previews/", "cli/", "documents/")
-# What `prepare()` calls and is not its own: primitives for files, tokens, previews.
+NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+    tokenize.INDENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+}
+# Not for users of the library: they are no part of the budget of words.
+UNCOUNTED_PAGES = {"AGENTS.md", "ARCHITECTURE.md", "llms.txt"}
+# What a result passes through and is not its own way: primitives for files, tokens, previews.
 PRIMITIVES = ("workspace/local_tree.py", "workspace/descriptors.py", "tokens/", "previews/", "errors.py")
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description="Print the sizes of the source.", epilog="Example: make sizes")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--list", action="store_true", help="name what is counted")
-    options = parser.parse_args()
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
-    twice, alone, names = classes_twice(trees), small_with_one_importer(trees), exported_names()
-    figures: dict[str, Any] = {
-        "files": len(trees),
-        **lines_of(trees),
-        "functions": sum(isinstance(node, _FUNCTIONS) for tree in trees.values() for node in ast.walk(tree)),
-        "public class names defined twice": len(twice),
-        f"modules under {SMALL_LINES} lines with one importer": len(alone),
-        "exported names for users": len(names["users"]),
-        "exported names for storage of your own, tests": len(names["implementers"]),
-        "exported names of buoyline": len(import_module("buoyline").__all__),
-        "core dependencies": len(project()["dependencies"]),
-        **asyncio.run(one_prepare()),
-    }
-    if options.json:
-        print(json.dumps(figures, indent=2))
-        return
-    for name, figure in figures.items():
-        print(f"{name:<48}{figure:>8,}")
-    if options.list:
-        print("\ntwice:", *sorted(twice), sep="\n  ")
-        print("\nsmall, with one importer:", *alone, sep="\n  ")
-        for group, found in names.items():
-            print(f"\nexported for {group}:", *sorted(found), sep="\n  ")
+def main() -> int:
+    """Print the table, or the way of one result; return 1 if a room is over its budget."""
+    parser = argparse.ArgumentParser(description="Print the sizes of the project.", epilog="Example: make sizes")
+    parser.add_argument("--one-result", action="store_true", help="count the calls of one result instead")
+    if parser.parse_args().one_result:
+        for name, figure in asyncio.run(one_result()).items():
+            print(f"{name:<28}{figure:>8,}")
+        return 0
+    over = 0
+    for name, size, budget in sizes():
+        over += size > budget
+        print(f"{name:<28}{size:>8,}{budget:>8,}{f'   over by {size - budget:,}' if size > budget else ''}")
+    return int(over > 0)
 
 
-EXPORTING_MODULES = ("errors", "inspect/costs", "inspect/telemetry", "window/tool", "watching/events")
-# The contracts of an offloader and of a workspace, and their tests; of these, what a user passes, gets or annotates.
-FOR_IMPLEMENTERS = (
-    "buoyline.offloader.protocol",
-    "buoyline.testing",
-    "buoyline.workspace.files",
-    "buoyline.workspace.stored_session",
-)
-FOR_USERS_TOO = ("Offloader", "ResultWriter", "StoredPart", "StoredResult")
-
-_CALLS = 2
-_EVENTS = ("Event", "OnEvent", "SummaryFellBack", "SummarySqueezed", "SummaryVerified", "WorkspaceEvent")
-_EVENT_MODULES = ("buoyline.window.events", "buoyline.watching.events")
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-def project() -> dict[str, Any]:
-    """Return the table `project` of pyproject.toml."""
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def sizes() -> Iterator[tuple[str, int, int]]:
+    """Yield the name, the size and the budget of each room, of all of the source, and of what is beside it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    budgets = project["tool"]["buoyline"]["budgets"]
+    lines = {path.relative_to(SOURCE).as_posix(): code_lines(path) for path in SOURCE.rglob("*.py")}
+    left = dict(lines)
+    # A room within another one is counted before it.
+    for room, budget in sorted(budgets["rooms"].items(), key=lambda item: -len(item[0])):
+        names = [name for name in left if name.startswith(f"{room}/") or name == f"{room}.py"]
+        yield room, sum(map(left.pop, names)), budget
+    yield "(other files)", sum(left.values()), budgets["other"]
+    yield "all of src", sum(lines.values()), budgets["src"]
+    yield "files of src", len(lines), budgets["files"]
+    for folder in ("tests", "benchmarks"):
+        yield folder, sum(map(code_lines, (ROOT / folder).rglob("*.py"))), budgets[folder]
+    yield "words of Markdown", words(pages()), budgets["words"]
+    yield "words of README", words([ROOT / "README.md"]), budgets["readme_words"]
 
 
-def lines_of(trees: dict[Path, ast.Module]) -> dict[str, int]:
-    """Return the lines of code and of docstrings, and the share of the three largest parts."""
-    code: Counter[str] = Counter()
-    docstrings = 0
-    for path, tree in trees.items():
-        of_docstrings = set(_docstring_lines(tree))
-        docstrings += len(of_docstrings)
-        part = path.relative_to(SOURCE).parts[0]
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            text = line.strip()
-            code[part] += bool(text) and not text.startswith("#") and number not in of_docstrings
-    large = sum(code[part] for part in ("window", "integrations", "management"))
-    return {
-        "lines of code": code.total(),
-        "lines of code of window, integrations, management": large,
-        "lines of docstrings": docstrings,
-    }
+def code_lines(path: Path) -> int:
+    """Return how many lines of *path* hold code."""
+    text = path.read_text(encoding="utf-8")
+    alone: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            alone.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in NO_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - alone)
 
 
-def _docstring_lines(tree: ast.Module) -> Iterator[int]:
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, (ast.Module, ast.ClassDef, *_FUNCTIONS))
-            and ast.get_docstring(node, clean=False) is not None
-        ):
-            yield from range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+def pages() -> Iterator[Path]:
+    """Yield the pages for users."""
+    yield from (page for page in ROOT.glob("*.md") if page.name not in UNCOUNTED_PAGES)
+    yield from (page for page in (ROOT / "docs").rglob("*.md") if "internals" not in page.parts)
 
 
-def classes_twice(trees: dict[Path, ast.Module]) -> dict[str, list[str]]:
-    """Return the names of public classes that more than one module defines, with those modules."""
-    where: dict[str, set[str]] = defaultdict(set)
-    for path, tree in trees.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                where[node.name].add(str(path.relative_to(SOURCE)))
-    return {name: sorted(paths) for name, paths in where.items() if len(paths) > 1}
+def words(paths: Iterable[Path]) -> int:
+    """Return how many words *paths* hold."""
+    return sum(len(path.read_text(encoding="utf-8").split()) for path in paths)
 
 
-def small_with_one_importer(trees: dict[Path, ast.Module]) -> list[str]:
-    """Return the modules of few lines of code that one other module imports, registries apart."""
-    importers: dict[str, set[Path]] = defaultdict(set)
-    for path, tree in trees.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                importers[node.module].add(path)
-                for alias in node.names:
-                    importers[f"{node.module}.{alias.name}"].add(path)
-    found: list[str] = []
-    for path, tree in trees.items():
-        relative = path.relative_to(SOURCE)
-        if path.name == "__init__.py" or any(registry in relative.as_posix() for registry in REGISTRIES):
-            continue
-        module = ".".join(("buoyline", *relative.with_suffix("").parts))
-        if lines_of({path: tree})["lines of code"] < SMALL_LINES and len(importers[module] - {path}) == 1:
-            found.append(relative.as_posix())
-    return found
-
-
-def exported_names() -> dict[str, set[str]]:
-    """Return the names that packages, and modules that pages import from, export to users and to implementers.
-
-    Errors and events count as one name each. Names of other projects, which `buoyline.integrations` passes on, do not
-    count.
-    """
-    groups: dict[str, set[str]] = {"users": set(), "implementers": set()}
-    for facade in (*(path.parent for path in SOURCE.rglob("__init__.py")), *map(SOURCE.joinpath, EXPORTING_MODULES)):
-        try:
-            module = import_module(".".join(("buoyline", *facade.relative_to(SOURCE).parts)))
-        except ImportError:  # a framework that is not installed
-            continue
-        for name in getattr(module, "__all__", ()):
-            found = getattr(module, name)
-            home = getattr(found, "__module__", module.__name__)
-            if isinstance(found, type) and issubclass(found, Exception):
-                groups["users"].add("errors")
-            elif name in _EVENTS or home in _EVENT_MODULES:
-                groups["users"].add("events")
-            elif home.startswith(FOR_IMPLEMENTERS) and name not in FOR_USERS_TOO:
-                groups["implementers"].add(name)
-            elif not home.startswith(("agentscope.", "strands.")):
-                groups["users"].add(name)
-    return groups
-
-
-async def one_prepare() -> dict[str, int]:
-    """Return how many calls, functions and modules one `prepare()` takes that offloads one result."""
+async def one_result() -> dict[str, int]:
+    """Return how many calls, functions and modules one result takes from `add` to the `prepare` that offloads it."""
     from buoyline import ContextWindow, LocalWorkspace  # noqa: PLC0415 - the other figures need no import of the package
 
     calls: Counter[tuple[str, str]] = Counter()
@@ -188,23 +118,23 @@ async def one_prepare() -> dict[str, int]:
         async with LocalWorkspace(directory) as workspace:
             window = ContextWindow(offloader=workspace, session_id="sizes", size=128_000)
             await window.add({"role": "user", "content": "Run the tests."})
-            for number in range(1, _CALLS + 1):  # the last is counted: the first one starts the session
+            for number in (1, 2):  # the second is counted: the first starts the session
                 call = {"id": f"call_{number}", "type": "function", "function": {"name": "test", "arguments": "{}"}}
                 await window.add({"role": "assistant", "content": None, "tool_calls": [call]})
                 text = "".join(f"line {line}: ok {number}\n" for line in range(5_000))
-                await window.add({"role": "tool", "tool_call_id": call["id"], "content": text})
-                is_counting = number == _CALLS
+                is_counting = number == 2  # noqa: PLR2004 - as in the line of the loop
                 sys.setprofile(count)
+                await window.add({"role": "tool", "tool_call_id": call["id"], "content": text})
                 await window.prepare()
                 sys.setprofile(None)
             is_counting = False
     threading.setprofile(None)
     return {
-        "calls of one prepare()": calls.total(),
-        "functions of one prepare()": len(calls),
-        "modules of one prepare()": len({module for module, _ in calls}),
+        "calls of one result": calls.total(),
+        "functions of one result": len(calls),
+        "modules of one result": len({module for module, _ in calls}),
     }
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
