@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from buoyline import ContextWindow, LocalWorkspace
-from buoyline.cli.main import main
 from buoyline.errors import ConfigError, MessageError
 from buoyline.maintenance.verify import verify
 from buoyline.messages import (
@@ -201,30 +199,3 @@ async def test_without_it_a_session_is_refused_with_the_dialects_that_are_known(
         await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")
     with pytest.raises(ConfigError, match="'harbour' is not known"):
         ContextWindow(session_id="s2", offloader=LocalWorkspace(tmp_path), size=3_000, dialect="harbour")
-
-
-async def test_the_command_line_registers_the_dialects_of_installed_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    window = ContextWindow(session_id="s1", offloader=LocalWorkspace(tmp_path / "w"), size=3_000)
-    for message in soundings(6):
-        await window.add(message)
-        await window.prepare()
-    unregister_dialect("harbour")
-    verify_command = ["verify", "--workdir", str(tmp_path / "w")]
-    assert CliRunner().invoke(main, verify_command).exit_code == 1, "the messages are of no known dialect"
-
-    package = tmp_path / "site" / "harbour-1.0.dist-info"
-    package.mkdir(parents=True)
-    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: harbour\nVersion: 1.0\n", "utf-8")
-    (package / "entry_points.txt").write_text(f"[buoyline.dialects]\nharbour = {__name__}:Harbour\n", "utf-8")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    for _ in range(2):
-        done = CliRunner().invoke(main, verify_command)
-        assert done.exit_code == 0, done.output
-    assert "harbour" in dialect_names()
-
-    (package / "entry_points.txt").write_text(f"[buoyline.dialects]\nharbour = {__name__}:Sunk\n", "utf-8")
-    done = CliRunner().invoke(main, verify_command)
-    assert done.exit_code == 2
-    assert "the entry point 'harbour' cannot be loaded" in done.output

@@ -81,9 +81,7 @@ class LazyGroup(click.Group):
         import logging  # noqa: PLC0415 - as below
 
         from buoyline.cli.output import NoticeHandler  # noqa: PLC0415 - as below
-        from buoyline.messages.registry import register_installed_dialects  # noqa: PLC0415 - 0.1 s, not for `buoyline --help`
 
-        register_installed_dialects()
         logger = logging.getLogger("buoyline")
         if not logger.hasHandlers():
             logger.addHandler(NoticeHandler(logging.WARNING))

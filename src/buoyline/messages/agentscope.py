@@ -169,7 +169,6 @@ class AgentScope(Dialect):
         """Read *message* whole; see `Dialect.read`."""
         found = plain_fields(message)
         role, content = role_of(found), blocks_of(found.get("content"))
-        losses.note_fields(found, ("role", "name", "content", "metadata", *_BOOKKEEPING))
         if recorded := sorted(name for name in _BOOKKEEPING if found.get(name)):
             losses.note(", ".join(recorded), f"accounts of AgentScope's; {losses.target} keeps none such")
         name = text_or_empty(found.get("name"))
@@ -352,7 +351,6 @@ def _runs(role: Role, content: Sequence[Any], losses: Losses) -> list[tuple[Role
     hinted: list[Part] = []
     for block in content:
         if is_object(block) and block.get("type") == "hint":
-            _note(block, ("hint",), "a hint", losses)
             losses.note("hint", "it is the user's now")
             inner = (_read_content(one, losses) for one in blocks_of(block.get("hint")))
             hinted += [one for one in inner if one != _EMPTY]
@@ -373,10 +371,8 @@ def _runs(role: Role, content: Sequence[Any], losses: Losses) -> list[tuple[Role
 def _read_part(block: Any, losses: Losses) -> Part:
     match block:
         case {"type": "tool_call"}:
-            _note(block, ("id", "name", "input", "state", "suggested_rules"), "a call", losses)
             return _call(block)
         case {"type": "tool_result"}:
-            _note(block, ("id", "name", "output", "state", "metadata"), "a result", losses)
             if block.get("metadata"):
                 losses.note("metadata of a result")
             state = block.get("state", "success")
@@ -385,7 +381,6 @@ def _read_part(block: Any, losses: Losses) -> Part:
             inner = tuple(_read_content(one, losses) for one in blocks_of(block.get("output")))
             return replace(_result(block), parts=inner)
         case {"type": "thinking"}:
-            _note(block, ("thinking", "signature", "redacted_thinking_data"), "reasoning", losses)
             return next(_parts(block, block))
         case _:
             return _read_content(block, losses)
@@ -393,18 +388,11 @@ def _read_part(block: Any, losses: Losses) -> Part:
 
 def _read_content(block: Any, losses: Losses) -> ResultPart:
     if text_of(block) is not None:
-        if is_object(block):
-            _note(block, ("text",), "a text", losses)
         return _part(block)
     part = _part(block)
     if isinstance(part, Opaque):
         return losses.foreign(kind_of(block))
-    _note(block, ("source", "name"), "data", losses)
     return part
-
-
-def _note(block: Mapping[str, Any], known: tuple[str, ...], where: str, losses: Losses) -> None:
-    losses.note_fields(block, ("type", *known, *_BOOKKEEPING), where)
 
 
 # Writing.

@@ -125,7 +125,6 @@ class Anthropic(Dialect):
     def read(self, message: Any, losses: Losses) -> list[Turn]:
         """Read *message* whole; see `Dialect.read`."""
         found = plain_fields(message)
-        losses.note_fields(found, ("role", "content", "type"))
         parts = (part for block in blocks_of(found.get("content")) for part in _read_parts(block, losses))
         return turns_of(role_of(found), parts, losses)
 
@@ -242,34 +241,26 @@ def _media(kind: str, block: Mapping[str, Any]) -> Media | Text | Opaque:
 def _read_parts(block: Any, losses: Losses) -> Iterator[Part]:
     match block:
         case {"type": "tool_use"}:
-            losses.note_fields(block, ("type", "id", "name", "input", _CACHE), "a call")
             yield _part(block)
         case {"type": "tool_result"}:
-            losses.note_fields(block, ("type", "tool_use_id", "content", "is_error", _CACHE), "a result")
-            inner = tuple(_read_content(one, losses, within=True) for one in blocks_of(block.get("content")))
+            inner = tuple(_read_content(one, losses) for one in blocks_of(block.get("content")))
             yield replace(_result(block), parts=inner)
         case {"type": "thinking"}:
-            losses.note_fields(block, ("type", "thinking", "signature", _CACHE), "reasoning")
             yield _part(block)
         case {"type": "redacted_thinking"}:
             yield Reasoning("", hidden=text_or_empty(block.get("data")))
         case _:
             yield _read_content(block, losses)
     if is_object(block) and is_object(control := block.get(_CACHE)):
-        losses.note_fields(control, ("type", "ttl"), _CACHE)
         yield CachePoint(text_or_empty(control.get("ttl")))
 
 
-def _read_content(block: Any, losses: Losses, *, within: bool = False) -> ResultPart:
-    """Read a block that a result may hold; *within* one, a cache point has no place elsewhere."""
-    cache = () if within else (_CACHE,)
+def _read_content(block: Any, losses: Losses) -> ResultPart:
+    """Read a block that a result may hold."""
     kind, part = kind_of(block), _inner_part(block)
     if text_of(block) is not None:
-        if is_object(block):
-            losses.note_fields(block, ("type", "text", *cache), "a text")
         return part
     if kind in ("image", "document") and is_object(source := block.get("source")):
-        losses.note_fields(block, ("type", "source", "title", *cache), kind)
         title, data = text_or_empty(block.get("title")), source.get("data")
         if source.get("type") == "text" and isinstance(data, str):
             return text_document(data, title)

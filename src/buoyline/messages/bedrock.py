@@ -153,13 +153,11 @@ class Bedrock(Dialect):
     def read(self, message: Any, losses: Losses) -> list[Turn]:
         """Read *message* whole; see `Dialect.read`."""
         found = own_fields(message)
-        losses.note_fields(found, ("role", "content", "metadata"))
         custom: Mapping[str, Any] = {}
         parts = [part for block in blocks_of(found.get("content")) for part in _read_parts(block, losses)]
         role = role_of(found)
         # Only `custom` is the user's: Strands notes facts about the model's call beside it.
         if is_object(metadata := found.get("metadata")):
-            losses.note_fields(metadata, ("custom",), "metadata")
             custom = held if is_object(held := metadata.get("custom")) else {}
         return turns_of(role, parts, losses, metadata=custom)
 
@@ -307,16 +305,12 @@ def _spelled(value: object) -> str:
 def _read_parts(block: Any, losses: Losses) -> Iterator[Part]:
     match block:
         case {"toolUse": use} if is_object(use):
-            losses.note_fields(use, ("toolUseId", "name", "input"), "a call")
             yield _part(block)
         case {"toolResult": result} if is_object(result):
-            losses.note_fields(result, ("toolUseId", "status", "content"), "a result")
             inner = tuple(_read_content(one, losses) for one in blocks_of(result.get("content")))
             yield replace(_result(result), parts=inner)
         case {"reasoningContent": thought} if is_object(thought):
-            losses.note_fields(thought, ("reasoningText", "redactedContent"), "reasoning")
-            if is_object(shown := thought.get("reasoningText")):
-                losses.note_fields(shown, ("text", "signature"), "reasoning")
+            if is_object(thought.get("reasoningText")):
                 yield _part(block)
             hidden = thought.get("redactedContent")
             if isinstance(hidden, (bytes, bytearray)):
@@ -324,7 +318,6 @@ def _read_parts(block: Any, losses: Losses) -> Iterator[Part]:
             elif hidden is not None:
                 yield Reasoning("", hidden=encoded_payload(hidden) or text_or_empty(hidden))
         case {"cachePoint": point} if is_object(point):
-            losses.note_fields(point, ("type", "ttl"), "cachePoint")
             yield CachePoint(text_or_empty(point.get("ttl")))
         case _:
             yield _read_content(block, losses)
@@ -335,11 +328,8 @@ def _read_content(block: Any, losses: Losses) -> ResultPart:
     if isinstance(part, Json):
         return part
     if text_of(block) is not None or (isinstance(part, Text) and key == "text"):
-        if is_object(block):
-            losses.note_fields(block, ("type", "text"), "a text")
         return part
     if key in _MEDIA and is_object(held := block[key]) and is_object(source := held.get("source")):
-        losses.note_fields(held, ("format", "name", "source"), str(key))
         return _read_document(source, text_or_empty(held.get("name")), losses) or part
     kind = text_or_empty(block.get("type")) or next(iter(block), "") if is_object(block) else kind_of(block)
     if not isinstance(part, Text) or not part.text:
@@ -356,8 +346,6 @@ def _read_document(source: Mapping[str, Any], name: str, losses: Losses) -> Medi
         losses.note("blocks of a document", "its texts are one plain text now")
         texts = [one.get("text") if is_object(one) else None for one in blocks_of(source["content"])]
         return text_document("\n".join(text for text in texts if isinstance(text, str)), name)
-    if source.get("bytes") is None and (location := _location(source)):
-        losses.note_fields(location, ("type", "uri"), "a location")
     return None
 
 

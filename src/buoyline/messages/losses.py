@@ -1,17 +1,11 @@
 """`Loss`: a value that a conversion between dialects could not keep."""
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from buoyline.messages.jsonl import is_object, refuse_constant
 from buoyline.messages.model import Base64, Media, Text
-
-_NOTHING: Final[tuple[object, ...]] = (None, False, "", [], {})
 
 RAW: Final = "raw_arguments"
 """The key for arguments that are no JSON object: its value is their text, as the model wrote it."""
@@ -49,13 +43,6 @@ class Losses:
         """Record a loss; the default reason is that the target has no place for it."""
         self.found.append(Loss(self.message, what, why or f"{self.target} has no place for it"))
 
-    def note_fields(self, holder: Mapping[str, Any], known: Iterable[str], where: str = "") -> None:
-        """Record each field of *holder*, a message or *where* in it, that has a value and is not *known*."""
-        for name in sorted(holder.keys() - set(known)):
-            value = holder[name]
-            if not any(type(value) is type(nothing) and value == nothing for nothing in _NOTHING):
-                self.note(f"{name} of {where}" if where else name)
-
     def left_out(self, media: Media, why: str = "") -> Text:
         """Record that *media* has no place, and return the text that replaces it."""
         payload = media.payload
@@ -71,41 +58,12 @@ class Losses:
         return Text(f"[a block of type {kind!r}: not shown here]")
 
     def object_of(self, text: str) -> dict[str, Any]:
-        """Return the JSON object that *text* spells, ``{}`` for blank text, or else an object that holds *text*.
-
-        It records each difference between the object and the text: a repeated key, a number with more digits than a
-        float holds. White space and the spelling of escapes are no content.
-        """
-        if not text.strip():
-            return {}
-        lost: list[str] = []
-
-        def number(spelled: str) -> float:
-            value = float(spelled)
-            if math.isinf(value):
-                raise ValueError(spelled)
-            is_exact = False
-            with suppress(InvalidOperation):  # an exponent that even Decimal lacks
-                is_exact = Decimal(spelled) == Decimal(repr(value))
-            if not is_exact:
-                lost.append(f"{spelled[:40]} has more digits than a float holds")
-            return value
-
-        def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-            made = dict(pairs)
-            if len(made) < len(pairs):
-                lost.append("a key comes twice; the last one counts")
-            return made
-
+        """Return the JSON object that *text* spells, ``{}`` for blank text, or else an object that holds *text*."""
         try:
-            value: object = json.loads(
-                text, parse_constant=refuse_constant, parse_float=number, object_pairs_hook=members
-            )
+            value: object = json.loads(text, parse_constant=refuse_constant) if text.strip() else {}
         except (ValueError, RecursionError):
             value = None
         if not is_object(value):
-            self.note("arguments of a call", f"they are no JSON object; the text stands under {RAW!r}")
+            self.note("arguments of a call", f"they are no JSON object; the text is under {RAW!r}")
             return {RAW: text}
-        for what in dict.fromkeys(lost):
-            self.note("arguments of a call", what)
         return dict(value)

@@ -125,7 +125,6 @@ class OpenAIChat(Dialect):
         """Read *message* whole; see `Dialect.read`."""
         found = plain_fields(message)
         role = role_of(found)
-        losses.note_fields(found, _KNOWN)
         if found["role"] == "developer":
             losses.note("role 'developer'", "it is a system message now")
         name = text_or_empty(found.get("name"))
@@ -267,8 +266,6 @@ def _read_parts(found: Mapping[str, Any], losses: Losses) -> Iterator[Part]:
     for call in _native_calls(found):
         if legacy is not None and call.get("function") is legacy:
             losses.note("function_call", "it is a call now")
-        losses.note_fields(call, ("id", "type", "index", "function", "custom"), "a call")
-        losses.note_fields(_function_of(call), ("name", "arguments", "input"), "a call")
         if "function" not in call and "custom" in call:
             losses.note("type 'custom' of a call", "it is a call of a function now")
         yield _call(call)
@@ -283,11 +280,6 @@ def _read_content(found: Mapping[str, Any], losses: Losses) -> Iterator[ResultPa
             case Text() | Media() if kind in _OF_RESPONSES and is_object(block):
                 what = "plain text" if isinstance(part, Text) else part.kind
                 losses.note(f"block of type {kind!r}", f"it is {what} now")
-                losses.note_fields(block, ("type", *_OF_RESPONSES[kind]), f"a block of type {kind!r}")
-            case Text() if is_object(block):
-                losses.note_fields(block, ("type", "text"), "a text")
-            case Media(kind="image") if is_object(held := block.get("image_url")):
-                losses.note_fields(held, ("url",), "an image")
             case Opaque() | Media(kind="audio", payload=None, source=""):
                 part = losses.foreign(kind)
             case Media() if kind not in block:

@@ -48,25 +48,6 @@ def unregister_dialect(name: str) -> None:
     _registered.pop(name, None)
 
 
-def register_installed_dialects() -> None:
-    """Register the dialects of installed packages, as the command line does before it runs a command.
-
-    A package names its `Dialect` subclass in an entry point of the group ``buoyline.dialects``.
-
-    Raises:
-        ConfigError: One of them cannot be imported, or is refused by `register_dialect`.
-    """
-    from importlib.metadata import entry_points  # noqa: PLC0415 - 20 ms that a library call need not pay
-
-    for entry in entry_points(group="buoyline.dialects"):
-        try:
-            dialect = entry.load()()
-        except (ImportError, AttributeError) as error:
-            raise ConfigError("dialect", f"the entry point {entry.name!r} cannot be loaded: {error}") from error
-        if type(_registered.get(dialect.name)) is not type(dialect):
-            register_dialect(dialect)
-
-
 def dialect_names() -> Sequence[str]:
     """Return the names that `dialect_named` takes, sorted."""
     return sorted({**_BUILT_IN, **_registered})
@@ -110,8 +91,6 @@ def detect(message: object) -> Dialect:
 
 def require_content(message: object, view: Message) -> None:
     """Check that a new *message* is not read as an empty one because its content is in ``parts``, as in Gemini's form.
-
-    A workspace of an older version may hold such messages, so `detect` accepts them.
 
     Raises:
         MessageError: It is.
