@@ -35,7 +35,7 @@ help: ## List the targets; the times are for two cores
 
 setup: $(INSTALLED_DEV) ## Create .venv with everything development needs (half a minute with uv, two with pip)
 
-demo: $(INSTALLED) ## Run a whole session on this machine's own tool outputs: no key, no network (20 seconds)
+demo: $(INSTALLED) ## Play a recorded session through a context window: no key, no network
 	@$(BIN)/buoyline demo
 
 test: $(INSTALLED_DEV) ## Run the tests on all cores (four minutes)

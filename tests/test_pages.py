@@ -57,7 +57,8 @@ def _strands_answer(messages: list[dict[str, Any]]) -> Any:
 def fresh_directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Work in a directory with a short name: stubs and summaries hold it, and the pages show counts of their tokens."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
-        (Path(directory) / "examples").symlink_to(ROOT / "examples")
+        for name in ("examples", "src"):
+            (Path(directory) / name).symlink_to(ROOT / name)
         monkeypatch.chdir(directory)
         monkeypatch.syspath_prepend(directory)
         monkeypatch.setattr("buoyline.messages.registry._registered", {})

@@ -30,7 +30,7 @@ from buoyline.errors import (
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "demo": ("demo", "Run a whole session on this machine's own tool outputs."),
+        "demo": ("demo", "Play a recorded session, and look up a line that it archived."),
         "replay": ("replay", "Feed a recorded conversation through the live code path."),
         "preview": ("preview", "Show what an agent would see in place of FILE."),
         "sessions": ("sessions", "List the sessions of a workspace."),
