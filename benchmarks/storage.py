@@ -135,7 +135,7 @@ async def append(setting: Setting) -> AsyncIterator[Row]:
         others[f"AgentScope, {archived:,} messages archived, no sync"] = await agentscope_append(setting, archived)
     for name, other in others.items():
         if other is None:
-            yield Row(f"append 1 KB / {name}", "", "", "", "to compare: pip install agentscope")
+            yield Row(f"append 1 KB / {name}", "", "", "", "to compare: needs the extra 'agentscope'")
             continue
         # One at a time: the syncs of the others would also write what AgentScope did not sync.
         our_s, other_s = await alternate(setting.count(300, 40), [ours, other])

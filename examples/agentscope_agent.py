@@ -1,6 +1,6 @@
 """An AgentScope agent whose context never fills up, and which finds archived messages again. It needs no key.
 
-Install ``buoyline[agentscope]``, then run: python examples/agentscope_agent.py [DIRECTORY]
+Install ``'.[agentscope]'`` in a clone, then run: python examples/agentscope_agent.py [DIRECTORY]
 
 The files are kept in DIRECTORY; without it, nothing is kept.
 """

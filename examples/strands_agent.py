@@ -1,6 +1,6 @@
 """A Strands agent whose large tool results and old messages are kept in a workspace. It needs no key.
 
-Install ``buoyline[strands]``, then run: python examples/strands_agent.py [DIRECTORY]
+Install ``'.[strands]'`` in a clone, then run: python examples/strands_agent.py [DIRECTORY]
 The files are kept in DIRECTORY; without it, nothing is kept.
 """
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pydantic_ai", reason="needs pydantic-ai: pip install 'buoyline[model]'")
-pytest.importorskip("openai", reason="needs openai: pip install 'buoyline[model]'")
+pytest.importorskip("pydantic_ai", reason="needs the extra 'model'")
+pytest.importorskip("openai", reason="needs the extra 'model'")
 
 from model_server import ModelServer, Reply, Request, error, serving, summary
 from pydantic_ai.models.openai import OpenAIChatModel

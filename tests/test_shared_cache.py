@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import pytest
 
-pytest.importorskip("pydantic_ai", reason="needs pydantic-ai: pip install 'buoyline[model]'")
-pytest.importorskip("openai", reason="needs openai: pip install 'buoyline[model]'")
+pytest.importorskip("pydantic_ai", reason="needs the extra 'model'")
+pytest.importorskip("openai", reason="needs the extra 'model'")
 
 from model_server import Answer, ModelServer, Reply, elements_of, error, serving, summary
 from openai import AsyncOpenAI

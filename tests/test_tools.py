@@ -376,7 +376,7 @@ class TestQuery:
 
     def test_without_jmespath_an_expression_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "jmespath", None)  # as if it were not installed
-        with pytest.raises(ValueError, match=r"pip install 'buoyline\[query\]'. SQL needs nothing: SELECT"):
+        with pytest.raises(ValueError, match=r"needs the extra 'query'. SQL needs nothing: SELECT"):
             list(evaluation._found("[0].b", [], 1.0))  # pyright: ignore[reportPrivateUsage]
 
     @pytest.mark.parametrize(

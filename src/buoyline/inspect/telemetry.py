@@ -1,4 +1,4 @@
-"""OpenTelemetry spans for the events of a window. Needs the extra ``buoyline[otel]``; no other module imports it."""
+"""OpenTelemetry spans for the events of a window. Needs the extra ``otel``; no other module imports it."""
 
 import time
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ def traced(on_event: OnEvent | None = None, tracer: "Tracer | None" = None, *, s
         try:
             from opentelemetry import trace as otel  # noqa: PLC0415 - an extra; who traces nothing does not need it
         except ImportError as error:
-            raise ConfigError("tracer", "OpenTelemetry is missing; pip install 'buoyline[otel]'") from error
+            raise ConfigError("tracer", "needs the extra 'otel'") from error
         tracer = otel.get_tracer("buoyline")
     spans = tracer
     conversation = {"gen_ai.conversation.id": session_id} if session_id else {}

@@ -127,9 +127,7 @@ def _found(expression: str, sources: Sequence[QueriedFile], max_s: float) -> Ite
     try:
         import jmespath  # noqa: PLC0415 - the path to it is known only now
     except ImportError:
-        problem = (
-            "JMESPath is not installed: pip install 'buoyline[query]'. SQL needs nothing: SELECT * FROM t1 LIMIT 10"
-        )
+        problem = "needs the extra 'query'. SQL needs nothing: SELECT * FROM t1 LIMIT 10"
         raise ValueError(problem) from None
 
     compiled = jmespath.compile(expression)

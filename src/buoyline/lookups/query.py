@@ -74,7 +74,7 @@ def query(
 
     Raises:
         ConfigError: *workspace* is no workspace; *expression* is invalid, takes too long, returns more than 8 MB, or is
-            JMESPath without ``buoyline[query]``; *start* or *column* is below 1; *timeout_s* is not above 0 and at
+            JMESPath without the extra ``query``; *start* or *column* is below 1; *timeout_s* is not above 0 and at
             most 1,000,000; there are no files, over 20, or over 64 MB in all; or *max_tokens* is too small.
         CorruptError: A file has none of these forms.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.

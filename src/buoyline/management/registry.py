@@ -81,7 +81,7 @@ def parsed(text: str, spelling: Spelling = "json", source: str = "document") -> 
         try:
             yaml: Any = import_module("yaml")
         except ImportError as error:
-            raise ConfigError("yaml", "PyYAML is not installed: pip install 'buoyline[yaml]'") from error
+            raise ConfigError("yaml", "needs the extra 'yaml'") from error
         try:
             return _yaml_value(yaml, text)
         except (yaml.YAMLError, *_OF_CONVERTERS) as error:

@@ -203,7 +203,7 @@ def _provider() -> Any:
     try:
         from buoyline.compression.summarizers import provider  # noqa: PLC0415 - an extra
     except (AttributeError, ImportError) as error:  # an older one lacks names
-        problem = f"needs pydantic-ai 2.62 or newer ({error}); pip install 'buoyline[model]', or the provider's extra"
+        problem = f"needs the extra 'model', with pydantic-ai 2.62 or newer ({error})"
         raise ConfigError("model", problem) from error
     return provider
 

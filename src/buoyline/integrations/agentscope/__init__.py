@@ -12,7 +12,7 @@ except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "agentscope":
         raise
     raise ModuleNotFoundError(
-        "buoyline.integrations.agentscope needs AgentScope: pip install 'buoyline[agentscope]'", name=error.name
+        "buoyline.integrations.agentscope needs the extra 'agentscope'", name=error.name
     ) from None
 
 __all__ = ["AgentModelSummarizer", "WorkspaceMiddleware", "resumed_state"]

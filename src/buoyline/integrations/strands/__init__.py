@@ -10,7 +10,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "strands":
         raise
-    message = "buoyline.integrations.strands needs Strands Agents; pip install 'buoyline[strands]'"
+    message = "buoyline.integrations.strands needs the extra 'strands'"
     raise ModuleNotFoundError(message, name="strands") from None
 
 from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
