@@ -19,7 +19,7 @@ SUMMARY_TOOL = "generate_structured_output"
 """What AgentScope has a model call for a summary."""
 
 BEHIND_AGENT = "Answer with one JSON object and nothing else"
-"""In a request for a summary that begins like the agent's own."""
+"""In a request for a summary in plain text."""
 
 Block: TypeAlias = Any
 """A block of AgentScope's that a model may answer with."""

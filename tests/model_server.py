@@ -86,8 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.close()
             return
-        said = _message if self.path.endswith("/messages") else _completion
-        body = said(reply, request) if reply.body is None else reply.body
+        body = _completion(reply, request) if reply.body is None else reply.body
         self.send_response(reply.status)
         for name, value in {"Content-Type": "application/json", **reply.headers}.items():
             self.send_header(name, value)
@@ -113,26 +112,6 @@ def _completion(reply: Reply, request: Request) -> bytes:
     usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
     completion = {"id": "c1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
     return json.dumps({**completion, "usage": usage}).encode()
-
-
-def _message(reply: Reply, _request: Request) -> bytes:
-    """Answer as Anthropic's messages API does."""
-    content = [{"type": "text", "text": reply.content or reply.arguments or ""}]
-    usage = {"input_tokens": 10, "output_tokens": 10}
-    message = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": content, "usage": usage}
-    return json.dumps({**message, "stop_reason": "end_turn", "stop_sequence": None}).encode()
-
-
-def elements_of(body: bytes, key: str) -> list[str]:
-    """Return the elements of a list in a request, each in the very characters that were sent."""
-    text, decoder = body.decode(), json.JSONDecoder()
-    at = text.index(f'"{key}":[') + len(key) + 4
-    found: list[str] = []
-    while text[at] != "]":
-        end = decoder.raw_decode(text, at)[1]
-        found.append(text[at:end])
-        at = end + (text[end] == ",")
-    return found
 
 
 @contextmanager

@@ -10,21 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-import httpx
 import pytest
 
 pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 
 from agentscope.agent import Agent, ContextConfig
-from agentscope.credential import OpenAICredential
 from agentscope.event import ExternalExecutionResultEvent, RequireExternalExecutionEvent, ToolResultTextDeltaEvent
-from agentscope.exception import StructuredOutputError
-from agentscope.formatter import (
-    AnthropicChatFormatter,
-    AnthropicMultiAgentFormatter,
-    FormatterBase,
-    OpenAIChatFormatter,
-)
 from agentscope.message import (
     AssistantMsg,
     Base64Source,
@@ -32,7 +23,6 @@ from agentscope.message import (
     HintBlock,
     Msg,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
     ToolCallState,
     ToolResultBlock,
@@ -41,10 +31,10 @@ from agentscope.message import (
     UserMsg,
 )
 from agentscope.middleware import MiddlewareBase
-from agentscope.model import ChatResponse, OpenAIChatModel
+from agentscope.model import ChatResponse
 from agentscope.state import AgentState
 from agentscope.tool import FunctionTool, ToolChunk, ToolResponse
-from agentscope_model import ALLOWED, BEHIND_AGENT, FIVE_FIELDS, Request, ScriptedModel, Summary, call, state, toolkit
+from agentscope_model import ALLOWED, FIVE_FIELDS, Request, ScriptedModel, Summary, call, state, toolkit
 from agentscope_pilot import (
     PIXEL,
     archived,
@@ -61,8 +51,6 @@ from agentscope_pilot import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from model_server import Reply, elements_of, serving
-from pydantic import SecretStr
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.compression.extractive.summarizer import Extractive
@@ -73,7 +61,7 @@ from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMidd
 from buoyline.integrations.agentscope.agents import beginning, messages_of, model_input, pieces_of, tokens_of
 from buoyline.integrations.agentscope.context import AgentLog, AgentMemory, context_of
 from buoyline.integrations.agentscope.middleware import workspace_tools
-from buoyline.integrations.agentscope.summarizer import _failure, _whole_replies
+from buoyline.integrations.agentscope.summarizer import _failure
 from buoyline.messages.registry import detect
 from buoyline.offloader import ToolRule
 from buoyline.offloader.protocol import abilities_of
@@ -574,126 +562,6 @@ class TestStreamingModels:
 
 def _too_long(_: Request) -> Mapping[str, Any]:
     return {**FIVE_FIELDS, "current_state": "A word and another. " * 4_000}
-
-
-class TestSharedCache:
-    """A request for a summary that begins like the agent's own."""
-
-    async def test_its_bytes_begin_like_those_of_the_agents_last_request(self, tmp_path: Path) -> None:
-        def answer(request: dict[str, Any]) -> Reply:
-            if BEHIND_AGENT in str(request["messages"][-1]["content"]):
-                return Reply(content=json.dumps(FIVE_FIELDS))
-            if request["messages"][-1]["role"] == "tool" and len(request["messages"]) % 3 == 0:
-                return Reply(content="Done.")
-            arguments = json.dumps({"n": len(server.requests), "lines": 15})
-            return Reply(arguments=arguments, call_id=f"call_{len(server.requests)}")
-
-        with serving(answer) as server:
-            async with httpx.AsyncClient() as client:  # AgentScope's own is never closed
-                model = OpenAIChatModel(
-                    OpenAICredential(api_key=SecretStr("none"), base_url=server.url),
-                    "gpt-test",
-                    stream=False,
-                    context_size=20_000,
-                    client_kwargs={"http_client": client},
-                )
-                agent = pilot(cast("Any", model), WorkspaceMiddleware(LocalWorkspace(tmp_path)), tools=toolkit(log))
-                for turn in range(2):
-                    for _ in range(4):
-                        await agent.reply(UserMsg("user", f"Chart the harbour {turn}. " + "Steady as she goes. " * 20))
-                    before = server.bodies[-1]
-                    await _compress(agent)
-                    asked = server.bodies[-1]
-                    theirs, ours = elements_of(before, "messages"), elements_of(asked, "messages")
-                    assert len(ours) > 10
-                    assert ours[:-1] == theirs[: len(ours) - 1]
-                    assert elements_of(asked, "tools") == elements_of(before, "tools")
-                    assert "tool_choice" not in json.loads(asked)
-                    assert "<work-state-" in ours[-1]
-        said = summaries(LocalWorkspace(tmp_path))
-        assert [one["summarizer"] for one in said] == ["gpt-test", "gpt-test"]
-        assert "Half of them are charted." in str(agent.state.summary)
-
-    @pytest.mark.parametrize("formatter", [AnthropicChatFormatter, AnthropicMultiAgentFormatter, OpenAIChatFormatter])
-    async def test_it_holds_whole_replies_since_formatters_spell_pieces_as_more_messages(
-        self, formatter: Callable[[], FormatterBase]
-    ) -> None:
-        blocks: list[Any] = []
-        for number in range(3):
-            calls = [call("log", f"c{number}{place}", n=number) for place in "ab"]
-            results = [ToolResultBlock(id=one.id, name="log", output="2 fathoms") for one in calls]
-            said = [ThinkingBlock(thinking="Deep?"), TextBlock(text="I sound."), TextBlock(text="Twice.")]
-            blocks += [*said, *calls, *results, HintBlock(hint="It is late.")]
-        messages = [UserMsg("user", "Sound."), AssistantMsg("pilot", blocks), UserMsg("user", "Go on.")]
-        pieces = [piece.native for piece in pieces_of(messages)]
-        assert len(pieces) > 8
-        assert await formatter().format(_whole_replies(pieces)) == await formatter().format(messages)
-
-    @pytest.mark.parametrize(
-        "answer",
-        [[call("log", n=1)], "I go on with the soundings.", "", json.dumps(FIVE_FIELDS, indent=2)[:-20]],
-        ids=["a call", "prose", "nothing", "half an object"],
-    )
-    async def test_the_transcript_is_sent_if_it_brings_no_summary(self, answer: Any, tmp_path: Path) -> None:
-        class Diverted(ScriptedModel):
-            def _summary(self, request: Request) -> list[Any]:
-                if request.has_summary_tool:
-                    return super()._summary(request)
-                return [TextBlock(text=answer)] if isinstance(answer, str) else answer
-
-        model = Diverted(context_size=12_000)
-        workspace = LocalWorkspace(tmp_path)
-        agent = pilot(model, WorkspaceMiddleware(workspace), of=state("s1", *full_context()))
-        await _compress(agent)
-        assert [request.has_summary_tool for request in model.requests] == [False, True]
-        assert "transcript.md" in model.requests[1].text
-        assert summaries(workspace)[0]["summarizer"] == "scripted"
-
-    @pytest.mark.parametrize("status", [None, 400, 429], ids=["no status", "rejected", "busy"])
-    async def test_an_error_of_it_takes_no_attempt_from_the_transcript(
-        self, status: int | None, tmp_path: Path
-    ) -> None:
-        class RefusedError(Exception):
-            status_code = status
-
-        class Plain(ScriptedModel):
-            def _summary(self, request: Request) -> list[Any]:
-                if request.has_summary_tool:
-                    raise StructuredOutputError("no structured output")
-                if len(request.messages) > 2:
-                    raise RefusedError("unsupported sequence of roles")
-                return [TextBlock(text=json.dumps(FIVE_FIELDS))]
-
-        model = Plain(context_size=12_000)
-        workspace, summarizer = LocalWorkspace(tmp_path), AgentModelSummarizer(model, share_cache=True, first_wait_s=0)
-        await _compress(
-            pilot(model, WorkspaceMiddleware(workspace, summarizer=summarizer), of=state("s1", *full_context()))
-        )
-        first, *others = [request.has_summary_tool for request in model.requests]
-        assert not first
-        assert others == [True] * (len(others) - 1) + [False]
-        assert "transcript.md" in model.requests[-1].text
-        assert summaries(workspace)[0]["summarizer"] == "scripted"
-
-    @pytest.mark.parametrize("kind", ["a summarizer of one's own", "redaction", "too large"])
-    async def test_otherwise_the_first_request_holds_the_transcript(self, kind: str, tmp_path: Path) -> None:
-        model = ScriptedModel(context_size=4_000 if kind == "too large" else 12_000)
-        own = AgentModelSummarizer(model) if kind == "a summarizer of one's own" else None
-        workspace = LocalWorkspace(tmp_path, redact=(lambda text: text) if kind == "redaction" else None)
-        middleware = WorkspaceMiddleware(workspace, summarizer=own)
-        await _compress(pilot(model, middleware, of=state("s1", *full_context())))
-        assert [request.has_summary_tool for request in model.requests] == [True]
-
-    async def test_a_window_of_messages_in_another_form_sends_the_transcript(self) -> None:
-        model = ScriptedModel(summaries=[FIVE_FIELDS])
-        summarizer = AgentModelSummarizer(model, share_cache=True)
-        window = ContextWindow(offloader=MemoryWorkspace(), session_id="s1", size=4_000, summarizer=summarizer)
-        for number in range(20):
-            await window.add({"role": "user", "content": f"Sounding {number}. " + "Steady as she goes. " * 10})
-        found = await window.compress(force=True)
-        assert found is not None
-        assert found.draft.summarizer == "scripted"
-        assert [request.has_summary_tool for request in model.requests] == [True]
 
 
 async def _compress(agent: Agent) -> None:

@@ -18,21 +18,17 @@ from strands import Agent, ModelRetryStrategy, tool
 from strands.agent.conversation_manager import ConversationManager
 from strands.agent.conversation_manager import SlidingWindowConversationManager as TheirSlidingWindow
 from strands.agent.conversation_manager import SummarizingConversationManager as TheirSummarizing
-from strands.models import CacheConfig
 from strands.session import FileSessionManager, SnapshotSessionManager
 from strands.storage import LocalFileStorage
 from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
 from strands_model import ScriptedModel, call
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace, Quotas, SummaryRequest
-from buoyline.compression import AgentRequest
 from buoyline.compression.pointers import pointers_in
-from buoyline.compression.summary import SourceMessage
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands import (
     NullConversationManager,
     SlidingWindowConversationManager,
-    StrandsModelSummarizer,
     SummarizingConversationManager,
     WorkspaceConversationManager,
     WorkspaceOffloader,
@@ -40,7 +36,7 @@ from buoyline.integrations.strands import (
 )
 from buoyline.integrations.strands.history import DIALECT
 from buoyline.messages.registry import dialect_named
-from buoyline.tokens import Prices, default_counter
+from buoyline.tokens import Prices
 
 Message = dict[str, Any]
 SESSION = "s1"
@@ -485,103 +481,6 @@ async def test_the_agents_own_model_writes_the_summary_and_is_checked(tmp_path: 
 def lookup(n: int) -> str:
     """Look a number up."""
     return f"found {n}"
-
-
-async def summarized(
-    tmp_path: Path, *answers: Any, messages: list[Message] | None = None, **more: Any
-) -> ScriptedModel:
-    """Return the agent's model after a compaction before a call; *answers* are its own, to each request."""
-    manager = SummarizingConversationManager(
-        **{"workspace": LocalWorkspace(tmp_path), **more.pop("manager", {})},
-        session_id=SESSION,
-        proactive_compression=True,
-    )
-    given = nearly_full(20_000) if messages is None else messages
-    more = {"system_prompt": "Be short.", "tools": [lookup], "config": {"context_window_limit": 20_000}, **more}
-    agent = agent_with(manager, *answers, messages=copy.deepcopy(given), **more)
-    await agent.invoke_async("go on")
-    return model_of(agent)
-
-
-async def test_a_request_for_a_summary_begins_like_the_agents_own(tmp_path: Path) -> None:
-    model = await summarized(tmp_path, json.dumps(FIELDS), "fine")
-    asked, answered = model.requests
-    assert len(asked) > 5
-    assert asked[:-1] == talk(40)[: len(asked) - 1]
-    assert model.tool_specs[0] == model.tool_specs[1]
-    assert model.tool_specs[0][0]["name"] == "lookup"
-    assert model.system_prompts == ["Be short.", "Be short."]
-    instruction = texts(asked)[-1]
-    assert "<work-state-" in instruction
-    assert '"required"' in instruction
-    summary = texts(answered)[0]
-    assert "The port is 8080" in summary
-    (line,) = (tmp_path / "sessions" / SESSION / "summaries.jsonl").read_text("utf-8").splitlines()
-    assert not json.loads(line).get("fell_back")
-
-
-async def test_such_a_request_has_the_blocks_of_the_system_prompt_and_the_key_of_the_cache(tmp_path: Path) -> None:
-    prompt = [{"text": "Be short."}, {"cachePoint": {"type": "default"}}]
-    sessions = FileSessionManager(session_id=SESSION, storage_dir=str(tmp_path / "strands"))
-    answers = (json.dumps(FIELDS), "fine")
-    model = await summarized(tmp_path, *answers, system_prompt=prompt, session_manager=sessions)
-    assert [settings["system_prompt_content"] for settings in model.settings] == [prompt, prompt]
-    openai = pytest.importorskip("strands.models.openai", reason="openai is an extra of strands-agents")
-    of_openai = openai.OpenAIModel({"api_key": "none"}, model_id="gpt-5-mini", cache_config=CacheConfig())
-    requests = [of_openai.format_request([], agent_metadata=settings["agent_metadata"]) for settings in model.settings]
-    assert [request["prompt_cache_key"] for request in requests] == [f"strands-{SESSION}"] * 2
-
-
-async def test_the_instruction_is_part_of_a_users_last_message_since_bedrock_refuses_two_in_a_row() -> None:
-    model = ScriptedModel([json.dumps(FIELDS)])
-    for messages in (talk(4), talk(5), [*talk(4), said("user", "look"), called("c1"), answered("c1")]):
-        agent = AgentRequest("", DIALECT, "", (), messages, 100)
-        counter = default_counter()
-        source = SourceMessage(0, dialect_named(DIALECT).view(messages[0]))
-        request = SummaryRequest([source], None, 500, counter, tuple(FIELDS), prompt="Summarise.", agent=agent)
-        await StrandsModelSummarizer(model, agent=Agent(model=model)).summarize(request)
-        asked = model.requests[-1]
-        assert all(one["role"] != other["role"] for one, other in pairwise(asked))
-        assert asked[-1]["role"] == "user"
-        assert asked[-1]["content"][-1]["text"].startswith("Summarise.")
-        assert asked[: len(messages) - 1] == messages[:-1]
-        assert asked[len(messages) - 1]["content"][: len(messages[-1]["content"])] == messages[-1]["content"]
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        [call("lookup", {"n": 1})],
-        "I go on with the tests.",
-        "",
-        overflow,
-        RuntimeError("down"),
-        json.dumps(FIELDS, indent=2)[:-20],
-    ],
-    ids=["a call", "prose", "nothing", "an overflow", "an error", "half an object"],
-)
-async def test_the_transcript_is_sent_if_the_agents_own_request_brings_no_summary(answer: Any, tmp_path: Path) -> None:
-    model = await summarized(tmp_path, answer, json.dumps(FIELDS), "fine")
-    first, second, third = model.requests
-    assert len(first) > len(second) == 1
-    assert "transcript.md" in texts(second)[0]
-    assert model.tool_specs[1] is None
-    assert "The port is 8080" in texts(third)[0]
-
-
-@pytest.mark.parametrize("kind", ["another model", "a prompt", "redaction", "too large"])
-async def test_otherwise_the_first_request_holds_the_transcript(kind: str, tmp_path: Path) -> None:
-    writer = ScriptedModel([json.dumps(FIELDS)])
-    ways: dict[str, dict[str, Any]] = {
-        "another model": {"aux_model": writer},
-        "a prompt": {"manager": {"summarization_system_prompt": "Focus on ports."}},
-        "redaction": {"manager": {"workspace": LocalWorkspace(tmp_path, redact=lambda text: text)}},
-        "too large": {"system_prompt": "Be short. " * 9_000},
-    }
-    model = await summarized(tmp_path, json.dumps(FIELDS), "fine", **ways[kind])
-    asked = (writer if kind == "another model" else model).requests[0]
-    assert len(asked) == 1
-    assert "transcript.md" in texts(asked)[0]
 
 
 async def test_a_prompt_of_ones_own_instructs_the_agents_model(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from buoyline.compression.pointers import Pointer
 from buoyline.compression.summarizers.callables import CallableSummarizer
 from buoyline.compression.summarizers.model import ModelSummarizer
 from buoyline.compression.summary import (
-    AgentRequest,
     Draft,
     Fact,
     ResultExcerpt,
@@ -32,7 +31,6 @@ from buoyline.compression.work_state import (
 )
 
 __all__ = [
-    "AgentRequest",
     "AwaitedCall",
     "CallableSummarizer",
     "CheckState",

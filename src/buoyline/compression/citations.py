@@ -269,27 +269,6 @@ def with_checked_citations(
     return replace(draft, fields=fields, pointers=tuple(dict.fromkeys(found))), tuple(dict.fromkeys(check.dropped))
 
 
-def with_found_citations(draft: Draft, request: SummaryRequest, max_tokens: int) -> Draft:
-    """Return *draft* with citations of the lines that hold the exact strings of a line without any.
-
-    For an author who saw no line numbers. Lines that come first are cited first, until all fields take *max_tokens*.
-    """
-    lines = _Lines(line for block in blocks_of(request.sources) for line in block.lines)
-    room = max_tokens - request.counter.count("\n".join(draft.fields.values()))
-    fields: dict[str, str] = {}
-    for name, text in draft.fields.items():
-        cited: list[str] = []
-        for line in text.split("\n"):
-            said = claims(line)
-            found = lines.place_of(said) if said and not POINTER.search(line) else None
-            mark = "" if found is None else f" {citation_marks([found])[0]}"
-            tokens = request.counter.count(mark)
-            cited.append(f"{line.rstrip()}{mark}" if mark and tokens < room else line)
-            room -= tokens if mark and tokens < room else 0
-        fields[name] = "\n".join(cited)
-    return replace(draft, fields=fields)
-
-
 class _Check:
     def __init__(self, lines: "_Lines", place: ArchiveLocation) -> None:
         self._lines = lines

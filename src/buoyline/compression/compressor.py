@@ -29,7 +29,6 @@ from buoyline.compression.summarizers.attempts import shortened, total
 from buoyline.compression.summarizers.callables import SummaryFunction, summarizer_from
 from buoyline.compression.summary import (
     STRINGS_FIELD,
-    AgentRequest,
     BatchReference,
     Draft,
     OnSummaryEvent,
@@ -443,7 +442,6 @@ class Compressor:
         config: ContextConfig | None = None,
         focus: str = "",
         use_model: bool = True,
-        agent: AgentRequest | None = None,
     ) -> Summary:
         """Summarize archived messages and check the summary; `record` stores it.
 
@@ -457,7 +455,6 @@ class Compressor:
             config: Default: the compressor's own.
             focus: What to keep above all, in words.
             use_model: False: use the extractive summarizer even if another was given.
-            agent: The agent's own request; dropped if the workspace redacts, since its messages are as they came.
 
         Raises:
             ConfigError: *focus* is no text.
@@ -479,7 +476,6 @@ class Compressor:
             focus=focus,
             prompt=settings.compression_prompt,
             schema=settings.summary_schema,
-            agent=agent if redactor is None else None,
         )
         request = await with_whole_results(request, self._abilities.streams, span.session_id, span.stubs)
 

@@ -128,29 +128,6 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentRequest:
-    """The beginning of the agent's own requests, up to the messages that are summarized.
-
-    A request that begins with it is read from a provider's cache, if the agent's request of a moment ago is in it.
-
-    Attributes:
-        model: Empty if it is not known.
-        dialect: Of all messages.
-        system: Sent beside the messages; may be empty.
-        messages: Native messages as they were handed out, in order: system messages and pins, the last summary, then
-            those that are summarized.
-        tokens: Of all that.
-    """
-
-    model: str
-    dialect: str
-    system: Any
-    tools: Sequence[Any]
-    messages: Sequence[Any]
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
 class SummaryRequest:
     """What a summarizer is asked.
 
@@ -164,7 +141,6 @@ class SummaryRequest:
         schema: JSON Schema of a model's answer.
         work: The state of the work behind the messages; None for the extractive summarizer, which reads it itself.
         state: The same in lines with citations, to complete and not to contradict.
-        agent: The agent's own request; None if it is not known, or the workspace redacts what it stores.
     """
 
     sources: Sequence[SourceMessage]
@@ -177,7 +153,6 @@ class SummaryRequest:
     schema: Mapping[str, object] = field(default_factory=dict[str, object])
     work: WorkState | None = None
     state: str = ""
-    agent: AgentRequest | None = None
 
 
 class Summarizer(Protocol):

@@ -11,12 +11,10 @@ from typing import NamedTuple
 from buoyline.compression import Compressor, ContextConfig, Summary
 from buoyline.compression.compressor import MessageRange
 from buoyline.compression.plan import Plan, awaited_from, legal_cut_before, plan
-from buoyline.compression.summary import AgentRequest
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import NotFoundError, SummaryError
 from buoyline.management.context import ContextView
 from buoyline.management.rules import LegalCuts, closed
-from buoyline.messages.jsonl import is_object
 from buoyline.messages.registry import dialect_named
 from buoyline.window.call_lock import Loan
 from buoyline.window.context import Change, Context, Extend, Replace
@@ -121,7 +119,6 @@ class Compaction:
         self.dialect = dialect
         self.preserves_words = False
         self.requires_model = requires_model
-        self.model = ""
         self.unshown: tuple[Summary, Eviction | None] | None = None
 
     @property
@@ -252,31 +249,10 @@ class Compaction:
                 config=settings,
                 focus=focus,
                 use_model=use_model,
-                agent=self._agent_request(state, extent),
             )
         if summary.fell_back and self.requires_model:
             raise SummaryError(summary.draft.summarizer, f"{summary.fell_back}; the context is as it was")
         return Ready(summary, time.perf_counter() - began)
-
-    def _agent_request(self, state: State, extent: MessageRange) -> AgentRequest | None:
-        """Return the agent's requests up to the end of *extent*; None if the messages are of several dialects."""
-
-        def is_plain(native: object) -> bool:  # it has the same form in OpenAI's and Anthropic's dialect
-            return is_object(native) and set(native) == {"role", "content"} and isinstance(native["content"], str)
-
-        budget = self.context.budget
-        entries = [*state.leading, *state.messages[: len(extent.messages)]]
-        dialects = {entry.dialect for entry in entries if not is_plain(entry.native)} or {entries[-1].dialect}
-        if len(dialects) != 1 or state.messages.first != extent.first:
-            return None
-        return AgentRequest(
-            self.model,
-            dialects.pop(),
-            budget.system,
-            budget.tools,
-            [entry.shown for entry in entries],
-            budget.fixed_tokens + state.leading_tokens + extent.tokens,
-        )
 
     async def archived(self, extent: MessageRange) -> ArchiveLocation:
         """Archive *extent*, emit the event, and return the location; the context stays as it is.

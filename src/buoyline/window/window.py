@@ -174,7 +174,6 @@ class ContextWindow:
         )
         self.management = None if management is None else own_document_of(management, offloader, self.config)
         self._engine.compaction.preserves_words = self.management is not None
-        self._engine.compaction.model = model or ""
         self._follower = ListFollower(self._engine.background, self._dialect)
         self._is_open = False
         self._unread_until = 0

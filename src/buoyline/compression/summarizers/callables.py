@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from buoyline.compression.citations import with_found_citations
 from buoyline.compression.summarizers.answers import draft_of, fields_of
 from buoyline.compression.summarizers.attempts import (
     OVERFLOW_SHRINK,
@@ -25,17 +24,14 @@ from buoyline.compression.summarizers.attempts import (
     shortened,
     total,
 )
-from buoyline.compression.summarizers.prompts import MARGIN, Prompt, agent_prompt_for, prompt_for, schema_of
-from buoyline.compression.summary import AgentRequest, Draft, Summarizer, SummaryRequest, require_draft
+from buoyline.compression.summarizers.prompts import Prompt, prompt_for, schema_of
+from buoyline.compression.summary import Draft, Summarizer, SummaryRequest, require_draft
 from buoyline.errors import ConfigError, SummaryError
 from buoyline.tokens import TextCounter
 
 logger = logging.getLogger(__name__)
 
 _SHOWN_ANSWER_TOKENS: Final = 2_000
-
-_TOO_LONG: Final = frozenset({FailureKind.TRUNCATED, FailureKind.INFLATED})
-"""Failures after which a request that begins like the agent's is worth another try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,6 @@ class Question:
         schema: JSON Schema of the answer.
         is_plain: The prompt spells the schema: the answer is text, and the provider need not know the schema.
         max_tokens: Of prompt and remarks, which may take fewer.
-        agent: The agent's request, which the prompt follows; None: the prompt holds the messages.
     """
 
     prompt: Prompt
@@ -66,7 +61,6 @@ class Question:
     schema: Mapping[str, object]
     is_plain: bool
     max_tokens: int
-    agent: AgentRequest | None = None
 
     def tokens(self, counter: TextCounter) -> int:
         """Count what prompt and remarks take."""
@@ -110,8 +104,6 @@ class ModelExchange:
         max_tokens: Of the request itself, remarks included.
         answer_tokens: Of the answer; its first value is the limit for all answers.
         is_plain: See `Question`.
-        agent: See `Question`. Such a request is sent first, beside the attempts. If it is too large or fails, the
-            others hold the messages instead; after an answer that was too long, a shorter one is asked for once.
     """
 
     name: str
@@ -121,58 +113,27 @@ class ModelExchange:
     max_tokens: int
     answer_tokens: int
     is_plain: bool = False
-    agent: AgentRequest | None = None
     _limit: int = field(init=False)
     _remarks: list[Remark] = field(default_factory=list[Remark])
     _too_long: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
-        """Remember the limit, and check the size of the agent's request."""
+        """Remember the limit."""
         self._limit = self.answer_tokens
-        if self.agent is None:
-            return
-        prompt = agent_prompt_for(self.request, answer_tokens=self.answer_tokens)
-        tokens = self.agent.tokens + self.request.counter.count(prompt.user)
-        if tokens > self.max_tokens * MARGIN:
-            reason = f"the agent's request takes {tokens:,} of {self.max_tokens:,} tokens"
-            logger.info("summary by %s: %s; the transcript is sent", self.name, reason)
-            self.agent = None
 
     async def draft(self) -> Draft:
         """Return the model's summary; if every answer is too long, the last one is cut.
-
-        Behind the agent's request a model sees no line numbers, so the lines of its exact strings are cited.
 
         Raises:
             SummaryError: There was no usable answer within the bounds; it says why.
         """
         try:
-            draft = None if self.agent is None else await self._asked_behind_agent()
-            if draft is None:
-                draft = await repeated(self._once, name=self.name, retries=self.retries)
-            if self.agent is None:
-                return draft
-            return await asyncio.to_thread(with_found_citations, draft, self.request, self._limit)
+            return await repeated(self._once, name=self.name, retries=self.retries)
         except SummaryError as error:
             if self._too_long is None:
                 raise
             logger.info("%s; cut to %d tokens", error, self._limit)
             return Draft(self.name, shortened(self._too_long, self._limit, self.request.counter))
-
-    async def _asked_behind_agent(self) -> Draft | None:
-        """Return the answer to a request that begins like the agent's; None if there is none.
-
-        Raises:
-            SummaryError: No other request helps.
-        """
-        try:
-            return await self._once()
-        except Failure as failure:
-            if failure.kind is FailureKind.HOPELESS:
-                raise SummaryError(self.name, f"{failure}; asked once") from failure
-            if failure.kind is FailureKind.BUSY:
-                await asyncio.sleep(self.retries.first_wait_s)
-            return None
 
     async def _once(self) -> Draft:
         """Ask once; a `Failure` has changed the next request."""
@@ -189,23 +150,19 @@ class ModelExchange:
             raise
 
     def _question(self) -> Question:
-        if self.agent is not None:
-            prompt = agent_prompt_for(self.request, answer_tokens=self.answer_tokens)
-        else:
-            said = sum(map(self.request.counter.count, _texts_of(self._remarks)))
-            prompt = prompt_for(
-                self.request,
-                max_tokens=self.max_tokens - said,
-                answer_tokens=self.answer_tokens,
-                spell_schema=self.is_plain,
-            )
+        said = sum(map(self.request.counter.count, _texts_of(self._remarks)))
+        prompt = prompt_for(
+            self.request,
+            max_tokens=self.max_tokens - said,
+            answer_tokens=self.answer_tokens,
+            spell_schema=self.is_plain,
+        )
         return Question(
             prompt=prompt,
             remarks=tuple(self._remarks),
             schema=schema_of(self.request),
-            is_plain=self.is_plain or self.agent is not None,
+            is_plain=self.is_plain,
             max_tokens=self.max_tokens,
-            agent=self.agent,
         )
 
     def _fields(self, reply: Reply) -> dict[str, str]:
@@ -230,11 +187,6 @@ class ModelExchange:
 
     def _change(self, failure: Failure, question: Question) -> None:
         """Change the next request by the failure of this one, *question*."""
-        if self.agent is not None and (failure.kind not in _TOO_LONG or self._remarks):
-            logger.info("summary by %s: %s; asked again without the agent's request", self.name, failure)
-            self.agent, self.answer_tokens = None, self._limit
-            self._remarks.clear()
-            return
         match failure.kind:
             case FailureKind.OVERFLOW:
                 sent = min(self.max_tokens, question.tokens(self.request.counter))

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from buoyline.compression.summarizers.attempts import Retries
 from buoyline.compression.summarizers.callables import ModelExchange, Question, Reply
-from buoyline.compression.summary import AgentRequest, Draft, Summarizer, SummaryRequest
+from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
 from buoyline.errors import ConfigError, NotFoundError
-from buoyline.messages.jsonl import is_object
 from buoyline.tokens.models import context_size as known_context_size
 from buoyline.tokens.models import max_output
 
@@ -58,7 +56,6 @@ class ModelSummarizer:
         timeout_s: float = 120.0,
         first_wait_s: float = 1.0,
         max_wait_s: float = 30.0,
-        share_cache: bool | None = None,
     ) -> None:
         """Name the model and the bounds of its requests.
 
@@ -76,9 +73,6 @@ class ModelSummarizer:
             timeout_s: See `Retries`.
             first_wait_s: See `Retries`.
             max_wait_s: See `Retries`.
-            share_cache: Begin the request like the agent's own ones, with its system prompt, tools and messages, so
-                that the provider's cache reads it. Default: if it is the window's model (`ContextWindow(model=...)`).
-                docs/summaries.md says when this is possible.
 
         Raises:
             ConfigError: pydantic-ai or the provider's package is not installed, the model does not exist, or a value
@@ -99,8 +93,6 @@ class ModelSummarizer:
         self.name: str = model if isinstance(model, str) else str(found.model_id)
         self.context_size: int = context_size or _size_of(found)
         self._max_output = _max_output(found)
-        self._model_name = found.model_name
-        self._share_cache = share_cache
 
     def _model(self) -> "Model":
         """Return the model. A named one is built for each summary, since a client belongs to one event loop."""
@@ -147,24 +139,8 @@ class ModelSummarizer:
                 max_tokens=self.context_size - output,
                 answer_tokens=answer_tokens,
                 is_plain=self._output == "text",
-                agent=self._agent_of(request, model),
             )
             return await exchange.draft()
-
-    def _agent_of(self, request: SummaryRequest, model: "Model") -> AgentRequest | None:
-        """Return the agent's request if ours is to begin with it, and can."""
-        agent = request.agent
-        is_wanted = agent is not None and (
-            _plain_name(agent.model) == _plain_name(self._model_name)
-            if self._share_cache is None
-            else self._share_cache
-        )
-        if agent is None or not is_wanted:
-            return None
-        if _provider().dialect_of(model) == agent.dialect and all(map(is_object, agent.messages)):
-            return agent
-        logger.info("summary by %s: the agent's request has another form; the transcript is sent", self.name)
-        return None
 
     async def _send(self, model: "Model", output_tokens: int, question: Question) -> Reply:
         # Less after an overflow: many servers count the tokens reserved for the answer, too.
@@ -173,11 +149,6 @@ class ModelSummarizer:
         settings = {"max_tokens": output_tokens, "timeout": self._retries.timeout_s, **self._settings}
         reply: Reply = await _provider().ask(model, question, mode=self._output, settings=settings)
         return reply
-
-
-def _plain_name(name: str) -> str:
-    """Return the name of a model without its provider."""
-    return re.split(r"[:/]", name)[-1]
 
 
 def _size_of(model: "Model") -> int:

@@ -5,7 +5,6 @@ Its model classes cover the providers and classify their errors. Requests are ma
 """
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from pydantic_ai import exceptions
@@ -25,9 +24,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from buoyline.compression.summarizers.attempts import Failure, FailureKind
 from buoyline.compression.summarizers.callables import Question, Reply
-from buoyline.compression.summary import AgentRequest
 from buoyline.errors import ConfigError
-from buoyline.messages.jsonl import is_object
 
 if TYPE_CHECKING:
     from pydantic_ai.settings import ModelSettings
@@ -38,12 +35,6 @@ _TOOL: Final = "write_summary"
 _TOOL_DESCRIPTION: Final = "Write down the summary."
 _BUSY_STATUSES: Final = frozenset({408, 409, 425, 429})
 _MAX_REASON_CHARS: Final = 300
-
-_NATIVE_APIS: Final = (
-    ("pydantic_ai.models.openai", "OpenAIChatModel", "openai"),
-    ("pydantic_ai.models.anthropic", "AnthropicModel", "anthropic"),
-)
-"""Model classes whose clients send a body as it is given, and its dialect."""
 
 
 def model_named(name: str, *, base_url: str | None, api_key: str | None, provider: Any) -> Model:
@@ -86,8 +77,7 @@ async def ask(model: Model, question: Question, *, mode: OutputMode, settings: M
     Raises:
         Failure: There is no answer.
     """
-    body = {} if question.agent is None else {"extra_body": _agent_body(question, question.agent, settings)}
-    merged = cast("ModelSettings", {"max_retries": 0, **settings, **body})
+    merged = cast("ModelSettings", {"max_retries": 0, **settings})
     try:
         response = await model_request(
             model,
@@ -104,39 +94,7 @@ async def ask(model: Model, question: Question, *, mode: OutputMode, settings: M
         raise Failure(
             FailureKind.BUSY, f"the server's answer has no known form ({type(error).__name__}: {error})"
         ) from error
-    return _reply(response, ignores_calls=question.agent is not None)
-
-
-def dialect_of(model: Model) -> str | None:
-    """Return the dialect in which the model's API takes messages as they are; None if it is not known."""
-    for package, name, dialect in _NATIVE_APIS:
-        try:
-            found = getattr(import_module(package), name)
-        except ImportError:  # an extra
-            continue
-        if isinstance(model, found):
-            return dialect
-    return None
-
-
-def _agent_body(question: Question, agent: AgentRequest, settings: Mapping[str, object]) -> dict[str, object]:
-    """Return the agent's own request with the prompt and the remarks behind it.
-
-    The clients of both providers send these parts as they are, so that the bytes are those of the agent's requests.
-    """
-    said = [{"role": "user", "content": question.prompt.user}]
-    for remark in question.remarks:
-        said += [{"role": "assistant", "content": remark.answer}] if remark.answer else []
-        said.append({"role": "user", "content": remark.words})
-    given = settings.get("extra_body")
-    body: dict[str, object] = dict(given) if is_object(given) else {}
-    system = [{"role": "system", "content": agent.system}] if agent.system and agent.dialect == "openai" else []
-    body["messages"] = [*system, *agent.messages, *said]
-    if agent.system and agent.dialect == "anthropic":
-        body["system"] = agent.system
-    if agent.tools:
-        body["tools"] = list(agent.tools)
-    return body
+    return _reply(response)
 
 
 def _messages(question: Question) -> list[ModelMessage]:
@@ -164,8 +122,8 @@ def _parameters(schema: Mapping[str, object], mode: OutputMode) -> ModelRequestP
     )
 
 
-def _reply(response: ModelResponse, *, ignores_calls: bool = False) -> Reply:
-    calls = [part for part in response.parts if isinstance(part, ToolCallPart) and not ignores_calls]
+def _reply(response: ModelResponse) -> Reply:
+    calls = [part for part in response.parts if isinstance(part, ToolCallPart)]
     content: object = "\n".join(part.content for part in response.parts if isinstance(part, TextPart))
     if calls:
         content = calls[0].args if calls[0].args is not None else ""

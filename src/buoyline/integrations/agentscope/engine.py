@@ -403,7 +403,7 @@ class AgentContexts:
             await self.keep(agent)  # managers may archive, and the session has to be begun before that
         asked = self._summarizer
         if asked is None:
-            asked = AgentModelSummarizer(agent.model, share_cache=True)
+            asked = AgentModelSummarizer(agent.model)
         if isinstance(asked, Extractive):
             asked = None  # the engine's own: it is not checked as a model's answer is
         usages = asked.usages if isinstance(asked, AgentModelSummarizer) else []

@@ -1,9 +1,7 @@
 """`AgentModelSummarizer`: an agent's own model writes the summary, through AgentScope."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agentscope.exception import StructuredOutputError
@@ -13,7 +11,7 @@ from agentscope.model import ChatModelBase, ChatResponse, ChatUsage, FinishedRea
 from buoyline.compression.summarizers.attempts import Failure, FailureKind, Retries
 from buoyline.compression.summarizers.callables import ModelExchange, Question, Reply
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
-from buoyline.integrations.agentscope.agents import is_overflow, message_of, status_of, with_content
+from buoyline.integrations.agentscope.agents import is_overflow, message_of, status_of
 
 _Answer = TypeVar("_Answer")
 
@@ -45,7 +43,6 @@ class AgentModelSummarizer:
         timeout_s: float = 120.0,
         first_wait_s: float = 1.0,
         failures: tuple[type[Exception], ...] = (Exception,),
-        share_cache: bool = False,
     ) -> None:
         """Ask *model*.
 
@@ -57,8 +54,6 @@ class AgentModelSummarizer:
             first_wait_s: Before the second attempt at a provider that is busy.
             failures: Errors of the provider's client; each client has its own.
                 Anything else comes out of the compression, and the context is as it was.
-            share_cache: *model* is the agent's own. The first request begins like the agent's, with its system prompt,
-                tools and messages, so that the provider's cache reads it, and asks for JSON in plain text.
 
         Raises:
             ConfigError: A bound cannot work.
@@ -66,7 +61,6 @@ class AgentModelSummarizer:
         self._model = model
         self._failures = failures
         self._retries = Retries(max_attempts=max_attempts, timeout_s=timeout_s, first_wait_s=first_wait_s)
-        self._share_cache = share_cache
         self.name = model.model
         self.usages: list[ChatUsage] = []
 
@@ -77,9 +71,6 @@ class AgentModelSummarizer:
             SummaryError: No answer could be used; it says why.
             asyncio.CancelledError: The model was interrupted.
         """
-        agent = request.agent if self._share_cache else None
-        if agent is not None and not all(isinstance(message, Msg) for message in agent.messages):
-            agent = None  # a window may have messages of any form
         return await ModelExchange(
             name=self.name,
             request=request,
@@ -87,14 +78,12 @@ class AgentModelSummarizer:
             retries=self._retries,
             max_tokens=int(self._model.context_size * (1 - OUTPUT_SHARE)),
             answer_tokens=request.max_tokens,
-            agent=agent,
         ).draft()
 
     async def _send(self, question: Question) -> Reply:
         messages = _messages(question)
         if question.is_plain:
-            tools = None if question.agent is None else list(question.agent.tools)
-            said = await self._answer(_said(self._model, messages, tools))
+            said = await self._answer(_said(self._model, messages))
             if said is None:
                 raise Failure(FailureKind.EMPTY, "the model answered nothing")
             self._note(said.usage, said.finished_reason)
@@ -123,9 +112,9 @@ async def _formed(model: Any, messages: list[Msg], schema: Mapping[str, object])
     return await model.generate_structured_output(messages=messages, structured_model=schema)
 
 
-async def _said(model: ChatModelBase, messages: list[Msg], tools: list[Any] | None) -> ChatResponse | None:
+async def _said(model: ChatModelBase, messages: list[Msg]) -> ChatResponse | None:
     """Ask for text; of a model that streams, the last chunk holds all."""
-    reply: ChatResponse | AsyncGenerator[ChatResponse, None] = await model(messages, tools)
+    reply: ChatResponse | AsyncGenerator[ChatResponse, None] = await model(messages, None)
     if not isinstance(reply, AsyncGenerator):
         return reply
     last = None
@@ -135,26 +124,13 @@ async def _said(model: ChatModelBase, messages: list[Msg], tools: list[Any] | No
 
 
 def _messages(question: Question) -> list[Msg]:
-    agent, prompt = question.agent, question.prompt
-    messages = [message_of("system", prompt.system if agent is None else agent.system)]
-    messages += [] if agent is None else _whole_replies(agent.messages)
-    messages.append(message_of("user", prompt.user))
+    prompt = question.prompt
+    messages = [message_of("system", prompt.system), message_of("user", prompt.user)]
     for remark in question.remarks:
         if remark.answer:
             messages.append(message_of("assistant", remark.answer))
         messages.append(message_of("user", remark.words))
     return messages
-
-
-def _whole_replies(pieces: Iterable[Msg]) -> list[Msg]:
-    """Return the messages of *pieces*: the engine sees a reply in several.
-
-    Some of AgentScope's formatters, such as Anthropic's, spell these as more messages than the whole reply.
-    """
-    return [
-        found[0] if len(found) == 1 else with_content(found[0], [block for piece in found for block in piece.content])
-        for found in (list(of_one) for _, of_one in groupby(pieces, key=attrgetter("id")))
-    ]
 
 
 def _failure(error: Exception) -> Failure:

@@ -178,8 +178,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
     def _window_settings(self, agent: "Agent") -> Mapping[str, Any]:
         writer = self._summarizer
         if self._use_model:
-            asked = agent if agent.aux_model is agent.model else None
-            writer = StrandsModelSummarizer(agent.aux_model, agent=asked, joins_neighbors=True)
+            writer = StrandsModelSummarizer(agent.aux_model)
         return {
             "config": self._config,
             "summarizer": None if writer is None else _OutsideRecovery(writer, self),

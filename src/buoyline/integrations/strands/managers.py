@@ -665,11 +665,7 @@ class SummarizingConversationManager(CutConversationManager):
             return self._summarizer
         attempts = 1 if is_recovery else 2  # the event loop waits in recovery
         if self.summarization_agent is None or self.summarization_agent is agent:
-            # After an overflow, no request of the agent's size is accepted.
-            has_own_prompt = self.summarization_system_prompt is not None
-            shares_cache = agent.aux_model is agent.model and not has_own_prompt and not is_recovery
-            asked = agent if shares_cache else None
-            return StrandsModelSummarizer(agent.aux_model, max_attempts=attempts, agent=asked, joins_neighbors=True)
+            return StrandsModelSummarizer(agent.aux_model, max_attempts=attempts)
         return AgentSummarizer(self.summarization_agent, max_attempts=attempts)
 
     def _documented_cut(self, messages: Sequence[NativeMessage]) -> int:

@@ -4,34 +4,23 @@ Strands' own manager takes any text as a summary. So an answer without the field
 the messages with their citations are added.
 """
 
-import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic import BaseModel, Field, create_model
-from strands.event_loop.streaming import process_stream, stream_messages
+from strands.event_loop.streaming import process_stream
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import CallableSummarizer, Draft, Summarizer, SummaryRequest
-from buoyline.compression.citations import with_found_citations
-from buoyline.compression.summarizers.answers import fields_of
-from buoyline.compression.summarizers.attempts import Failure, FailureKind
-from buoyline.compression.summarizers.prompts import Prompt, agent_prompt_for, prompt_for, schema_of
+from buoyline.compression.summarizers.prompts import Prompt, prompt_for, schema_of
 from buoyline.errors import SummaryError
-from buoyline.integrations.strands.history import DIALECT
 from buoyline.messages.jsonl import is_object
-from buoyline.messages.registry import dialect_named
 
 if TYPE_CHECKING:
     from strands import Agent
     from strands.models import Model
     from strands.types.content import Messages
-
-    from buoyline.compression.summary import AgentRequest
-
-logger = logging.getLogger(__name__)
 
 UNKNOWN_WINDOW: Final = 32_000
 """The window of a model that does not report one: nearly all have as much."""
@@ -58,20 +47,13 @@ class StrandsModelSummarizer:
         *,
         max_attempts: int = 2,
         timeout_s: float = 120.0,
-        agent: "Agent | None" = None,
-        joins_neighbors: bool = False,
     ) -> None:
         """Ask *model* up to *max_attempts* times, each time for *timeout_s* at most.
 
         Args:
             model: Any of Strands.
-            max_attempts: Of a request that holds the transcript.
+            max_attempts: Of a request.
             timeout_s: Of each request.
-            agent: Whose own model *model* is. First send one request that begins like this agent's, with its system
-                prompt, tools and messages, so that the provider's cache reads it. docs/summaries.md says when this is
-                possible. None: the first request holds the transcript.
-            joins_neighbors: *agent*'s history has one message for neighbors of one role, as that of a
-                `DocumentConversationManager`, and so has this request.
 
         Raises:
             ConfigError: A limit cannot work.
@@ -80,11 +62,6 @@ class StrandsModelSummarizer:
         self._asking = CallableSummarizer(
             self._answer, name=_name_of(model), max_attempts=max_attempts, timeout_s=timeout_s
         )
-        self._agent = agent
-        self._joins_neighbors = joins_neighbors
-        self._asking_behind_agent = CallableSummarizer(
-            self._answer_behind_agent, name=self._asking.name, max_attempts=1, timeout_s=timeout_s
-        )
 
     async def summarize(self, request: SummaryRequest) -> Draft:
         """Return the model's summary.
@@ -92,43 +69,7 @@ class StrandsModelSummarizer:
         Raises:
             SummaryError: It wrote none that can be used.
         """
-        if self._agent is not None and request.agent is not None and request.agent.dialect == DIALECT:
-            try:
-                draft = await self._asking_behind_agent.summarize(request)
-            except SummaryError as error:
-                logger.info("%s; asked again without the agent's request", error)
-            else:
-                return await asyncio.to_thread(with_found_citations, draft, request, request.max_tokens)
         return await self._asking.summarize(request)
-
-    async def _answer_behind_agent(self, request: SummaryRequest) -> Mapping[str, object]:
-        """Return the answer to the agent's own request with the instruction behind it.
-
-        Raises:
-            SummaryError: That request is too large.
-            Failure: The answer has another form: a model may call a tool in place of an answer.
-        """
-        agent, begun = cast("Agent", self._agent), cast("AgentRequest", request.agent)
-        answer = _answer_tokens(request, self._model)
-        prompt = agent_prompt_for(request, answer_tokens=answer)
-        tokens, room = begun.tokens + request.counter.count(prompt.user), _room(request, self._model)
-        if tokens > room:
-            raise SummaryError(self._asking.name, f"the agent's request takes {tokens:,} tokens of {room:,}")
-        messages = dialect_named(DIALECT).in_turns(begun.messages) if self._joins_neighbors else begun.messages
-        # `stream_messages` is how Strands sends the agent's own requests: it changes both in the same way. Models of
-        # OpenAI's and Mistral's form take the key of their cache from the agent's metadata, which has no public name.
-        events = stream_messages(
-            self._model,
-            agent.system_prompt,
-            _behind(messages, prompt),
-            list(begun.tools),
-            system_prompt_content=agent.system_prompt_content,
-            agent_metadata=getattr(agent, "_metadata", None),
-        )
-        text, is_cut = await _text_of(cast("AsyncIterator[dict[str, Any]]", events))
-        if is_cut:
-            raise Failure(FailureKind.TRUNCATED, "the answer was cut off")
-        return fields_of(text, request)
 
     async def _answer(self, request: SummaryRequest) -> Mapping[str, object] | str:
         form = form_of(request)
@@ -154,7 +95,7 @@ class StrandsModelSummarizer:
         for prompt in _prompts(request, self._model, spell_schema=True)[first:]:
             chunks = self._model.stream(_messages(prompt), tool_specs=None, system_prompt=prompt.system)
             try:
-                return (await _text_of(cast("AsyncIterator[dict[str, Any]]", process_stream(chunks))))[0]
+                return await _text_of(cast("AsyncIterator[dict[str, Any]]", process_stream(chunks)))
             except ContextWindowOverflowException:
                 continue
         raise SummaryError(self._asking.name, "the model takes no request that is large enough")
@@ -213,28 +154,13 @@ def _messages(prompt: Prompt) -> "Messages":
     return [{"role": "user", "content": [{"text": prompt.user}]}]
 
 
-def _behind(messages: "Sequence[Any]", prompt: Prompt) -> "Messages":
-    """Return the agent's *messages* with the instruction behind them.
-
-    It is part of the last message if that is a user's: Bedrock refuses two of these in a row.
-    """
-    found, said = list(messages), {"text": prompt.user}
-    if (last := found[-1])["role"] == "user":
-        found[-1] = {**last, "content": [*last["content"], said]}
-    else:
-        found.append({"role": "user", "content": [said]})
-    return found
-
-
-async def _text_of(events: "AsyncIterator[dict[str, Any]]") -> tuple[str, bool]:
-    """Return the text of an answer, and whether the model ran out of tokens."""
+async def _text_of(events: "AsyncIterator[dict[str, Any]]") -> str:
+    """Return the text of an answer."""
     texts: list[str] = []
-    is_cut = False
     async for event in events:
         if (stop := event.get("stop")) is not None:
-            is_cut = stop[0] == "max_tokens"
             texts += [block["text"] for block in stop[1]["content"] if "text" in block]
-    return "\n".join(texts), is_cut
+    return "\n".join(texts)
 
 
 def _prompts(request: SummaryRequest, model: "Model", *, spell_schema: bool) -> Sequence[Prompt]:
