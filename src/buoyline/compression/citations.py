@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 from buoyline.compression.identifiers import WORD, mentions, readable, says_error
 from buoyline.compression.pointers import POINTER, Pointer, citation_marks, pointers_in
-from buoyline.compression.status_claims import STATUS_MARK
 from buoyline.compression.summary import Draft, ResultExcerpt, SourceMessage, SummaryRequest
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.messages import ToolResult
@@ -30,9 +29,8 @@ BETWEEN: Final = " \u00b7 "
 
 MIN_DIGITS: Final = 2
 
-# A pointer names lines of the archive, and a multiplication sign precedes a count that buoyline added. A mark of a
-# status repeats a command and a line of its result.
-_NO_CLAIM = re.compile(rf"{POINTER.pattern}| \u00d7\d{{1,9}}(?![{WORD}])|{STATUS_MARK.pattern}")
+# A pointer names lines of the archive, and a multiplication sign precedes a count that buoyline added.
+_NO_CLAIM = re.compile(rf"{POINTER.pattern}| \u00d7\d{{1,9}}(?![{WORD}])")
 _QUOTED = re.compile(r"\"([^\"]{8,300})\"|`([^`]{8,300})`")
 _BORDER = re.compile(rf"[\u201c\u201d\n]|{ARROW}|{BETWEEN}")
 _ARGUMENT = re.compile(r", ([\w.-]{1,80})=")

@@ -23,7 +23,6 @@ from buoyline.compression.extractive.summarizer import Extractive, carried, conv
 from buoyline.compression.identifiers import WORD
 from buoyline.compression.plan import Plan, plan
 from buoyline.compression.pointers import POINTER
-from buoyline.compression.status_claims import STATUS_MARK, with_checked_status
 from buoyline.compression.summarizers.answers import cleaned
 from buoyline.compression.summarizers.attempts import shortened, total
 from buoyline.compression.summarizers.callables import SummaryFunction, summarizer_from
@@ -72,8 +71,6 @@ NOTE: Final = "note"
 
 _LEAST_TOKENS = 40
 _JOIN_TOKENS = 8
-_REFUTED = "\ue000"
-"""Replaces the mark of a claim that the last run contradicts: the next summary does not repeat its sentence."""
 
 
 def with_facts(
@@ -94,10 +91,8 @@ def with_facts(
     prose_limit = max(limit - facts_tokens, 0) if has_kept_limit else limit
     draft = replace(draft, fields=shortened(draft.fields, prose_limit, request.counter))
     notes = list(draft.items)
-    if not notes:  # its sentences, without those that the last run of a check contradicts
-        fields = {name: STATUS_MARK.sub(_REFUTED, text) for name, text in draft.fields.items()}
-        sentences = carried(replace(draft, fields=fields, items=()), request.sources[0].index)
-        notes = [note for note in sentences if _REFUTED not in note.text]
+    if not notes:
+        notes = carried(replace(draft, items=()), request.sources[0].index)
     # Without the prose of the last summary, which the summarizer has updated.
     previous = request.previous
     old = () if previous is None else tuple(fact for fact in previous.items if fact.kind != NOTE)
@@ -554,10 +549,8 @@ class Compressor:
         draft = replace(draft, fields={name: cleaned(text) for name, text in draft.fields.items()})
         self._check(draft, request, span)
         draft, dropped = await asyncio.to_thread(with_checked_citations, draft, request, location)
-        draft, refuted = await asyncio.to_thread(with_checked_status, draft, asked.work)
         doubtful = await self._unverified(span.session_id, draft, request)
-        facts = await asyncio.to_thread(with_facts, draft, request, conversation, doubtful)
-        return facts, (*refuted, *dropped)
+        return await asyncio.to_thread(with_facts, draft, request, conversation, doubtful), dropped
 
     async def _extracted(self, request: SummaryRequest, count: Callable[[Draft], int], max_tokens: int) -> Draft:
         """Return an extractive draft that takes at most *max_tokens* as it is shown.

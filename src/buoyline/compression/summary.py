@@ -139,8 +139,7 @@ class SummaryRequest:
         focus: What the caller wants kept above all; may be empty.
         prompt: Instruction for a model.
         schema: JSON Schema of a model's answer.
-        work: The state of the work behind the messages; None for the extractive summarizer, which reads it itself.
-        state: The same in lines with citations, to complete and not to contradict.
+        state: The state of the work in lines with citations, to complete and not to contradict.
     """
 
     sources: Sequence[SourceMessage]
@@ -151,7 +150,6 @@ class SummaryRequest:
     focus: str = ""
     prompt: str = ""
     schema: Mapping[str, object] = field(default_factory=dict[str, object])
-    work: WorkState | None = None
     state: str = ""
 
 
@@ -197,9 +195,8 @@ class Summary:
     Attributes:
         number: Position among the session's summaries, from 1; 0 without a log.
         messages: Session index of the first replaced message, and behind the last.
-        unverified: Claims that were found nowhere, which the text marks; then claims of status with what the last run
-            of the check said, which the text marks, too; then the citations that were removed, as ``path:start-end``,
-            because their lines do not exist or do not back the sentence.
+        unverified: Claims that were found nowhere, which the text marks; then the citations that were removed, as
+            ``path:start-end``, because their lines do not exist or do not back the sentence.
         source_tokens: Of the messages.
         tokens: Of the text.
         text: What the model sees.

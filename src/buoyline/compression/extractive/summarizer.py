@@ -241,9 +241,9 @@ _HEADINGS: Final = {"task_overview": "Newest request", "current_state": "Done an
 
 
 def with_state(request: SummaryRequest, conversation: Conversation) -> SummaryRequest:
-    """Return *request* with the state of the work behind its messages, as data and in lines.
+    """Return *request* with the state of the work behind its messages, in lines.
 
-    The lines are those of the extractive summary, the most needed ones if not all fit: files, the last outcome of each
+    They are those of the extractive summary, the most needed ones if not all fit: files, the last outcome of each
     check, version control, the plan, the newest request. *conversation* is that of *request*.
     """
     found = [*facts.next_steps(conversation), *facts.state(conversation)]
@@ -260,4 +260,4 @@ def with_state(request: SummaryRequest, conversation: Conversation) -> SummaryRe
     ordered = sorted(shown, key=lambda fact: list(_HEADINGS).index(fact.field))
     fields = groupby(ordered, key=lambda fact: fact.field)
     text = "\n".join(f"{_HEADINGS[field]}:\n{field_text(found)}" for field, found in fields)
-    return replace(request, work=conversation.work, state=request.counter.head(text, max_tokens))
+    return replace(request, state=request.counter.head(text, max_tokens))

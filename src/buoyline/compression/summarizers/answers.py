@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from buoyline.compression.citations import MARK
-from buoyline.compression.status_claims import STATUS_MARK
 from buoyline.compression.summarizers.attempts import Failure, FailureKind
 from buoyline.compression.summary import Draft, SummaryRequest
 from buoyline.messages.jsonl import is_array, is_object
@@ -41,7 +40,7 @@ def cleaned(text: str) -> str:
     Lines in a block of code keep their signs: there ``#`` begins a comment.
     """
     plain = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    for pattern in (_FENCES, _CHAT_MARKS, _OUR_FRAME, STATUS_MARK):
+    for pattern in (_FENCES, _CHAT_MARKS, _OUR_FRAME):
         plain = _gone(pattern, plain)
     plain = plain.replace(MARK, "").replace(_TRUNCATED, "")
     lines: list[str] = []
