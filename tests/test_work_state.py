@@ -12,7 +12,6 @@ from buoyline.compression.extractive.checks import checks_in, is_wider, outcome_
 from buoyline.compression.extractive.files import files_in
 from buoyline.compression.extractive.records import rows_of
 from buoyline.compression.extractive.summarizer import extract
-from buoyline.compression.extractive.text_protocol import call_in, with_calls
 from buoyline.compression.extractive.work import work_of
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import SourceMessage, SummaryRequest
@@ -547,142 +546,9 @@ def test_another_agent_without_a_result_is_awaited_until_the_user_speaks() -> No
 
 # Agents that write their calls as text.
 
-FENCED = [
-    said("system", "Reply with a command in a fence:\n```\nls\n```"),
-    said("user", "Fix the rounding in fields.py"),
-    said("assistant", "I create a script.\n```\ncreate reproduce.py\n```"),
-    said("user", "[File: /repo/reproduce.py (1 lines total)]\n1:\n(Open file: /repo/reproduce.py)\nbash-$"),
-    said("assistant", "I write it.\n```\nedit 1:1\nprint(1)\nend_of_edit\n```"),
-    said("user", "[File: /repo/reproduce.py (2 lines total)]\n1:print(1)\n(Open file: /repo/reproduce.py)\nbash-$"),
-    said("assistant", "I run the tests.\n```\npytest -q\n```"),
-    said("user", "3 passed in 0.1s\nbash-$"),
-]
-TAGGED = [
-    {**message, "content": message["content"].replace("```\n", "<command>\n", 1).replace("\n```", "\n</command>")}
-    if message["role"] == "assistant"
-    else message
-    for message in FENCED[1:]
-]
-REACT = [
-    said("user", "Fix the rounding in fields.py"),
-    said(
-        "assistant", 'Thought: I write it.\nAction: write_file\nAction Input: {"path": "reproduce.py", "content": "1"}'
-    ),
-    said("user", "Observation: written"),
-    said("assistant", 'Thought: I run the tests.\nAction: bash\nAction Input: {"command": "pytest -q"}'),
-    said("user", "Observation: 3 passed in 0.1s"),
-]
-
-
-JSON_ACTIONS = [
-    said("user", "Fix the rounding in fields.py"),
-    said(
-        "assistant",
-        json.dumps(
-            {
-                "thought": "I write it.",
-                "command": {"name": "write_file", "args": {"path": "reproduce.py", "content": "1"}},
-            }
-        ),
-    ),
-    said("user", "Command write_file returned: written"),
-    said("assistant", 'I test.\n```json\n{"action": "shell", "action_input": {"command": "pytest -q"}}\n```'),
-    said("user", "3 passed in 0.1s"),
-]
-LABELLED = [
-    said("user", "Fix the rounding in fields.py"),
-    said("assistant", "I look.\nRUN: cat fields.py"),
-    said("user", "Output:\ndef rounded():\n    # you must never call this"),
-    said("assistant", "I write it.\nRUN: cat > reproduce.py <<'E'\nprint(1)\nE"),
-    said("user", "Output:\n"),
-    said("assistant", "I run the tests.\nRUN: pytest -q"),
-    said("user", "Output:\n3 passed in 0.1s"),
-]
-
-
-@pytest.mark.parametrize(
-    "messages",
-    [FENCED, TAGGED, REACT, JSON_ACTIONS, LABELLED],
-    ids=["fences", "tags", "react", "json", "labels"],
-)
-def test_calls_written_as_text_give_the_same_state(messages: list[dict[str, Any]]) -> None:
-    state = state_of(*messages)
-    assert state.writes_calls
-    assert [one.path.rpartition("/")[2] for one in state.changed_files] == ["reproduce.py"]
-    assert state.checks["pytest -q"].outcome == "passes"
-    users = [source.message.text for source in with_calls(sources_of(messages)) if source.message.role == "user"]
-    assert users == ["Fix the rounding in fields.py"]
-
-
-def test_an_observation_after_the_last_summary_is_not_the_users() -> None:
-    for cut in range(3, len(FENCED)):
-        state = work_of(sources_of(FENCED[:cut]))
-        rest = with_calls(sources_of(FENCED[cut:], cut), state)
-        assert [source for source in rest if source.message.role == "user"] == []
-
 
 SHOWN = "Here is a demonstration of how to solve such a task.\n--- DEMONSTRATION ---\n"
 DEMONSTRATION = f"{SHOWN}```\nopen demo.py\n```\nbash-$\n```\nsubmit\n```\n--- END OF DEMONSTRATION ---\n"
-
-
-def test_a_demonstration_before_the_task_is_not_the_task() -> None:
-    task = FENCED[1]["content"]
-    before = [FENCED[0], said("user", DEMONSTRATION), *FENCED[1:]]
-    joined = [FENCED[0], said("user", f"{DEMONSTRATION}\n\n{task}"), *FENCED[2:]]
-    for messages in (before, joined):
-        users = [source.message.text for source in with_calls(sources_of(messages)) if source.message.role == "user"]
-        assert users == [task]
-        assert "demo.py" not in "".join(work_of(sources_of(messages)).files)
-
-
-def test_a_demonstration_of_several_messages_ends_where_the_task_begins_in_the_same_words() -> None:
-    opening = "We're currently solving the following issue within our repository."
-    messages = [
-        FENCED[0],
-        said("user", f"{opening}\nISSUE: the demonstration"),
-        said("assistant", "I open it.\n```\ncreate demo.py\n```"),
-        said("user", "[File: /demo/demo.py (1 lines total)]"),
-        said("assistant", "Done.\n```\nsubmit\n```"),
-        said("user", f"{opening}\nISSUE: the rounding"),
-        *FENCED[2:],
-    ]
-    users = [source.message.text for source in with_calls(sources_of(messages)) if source.message.role == "user"]
-    assert users == [f"{opening}\nISSUE: the rounding"]
-    assert "demo" not in "".join(work_of(sources_of(messages)).files)
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [
-        ["Note: I like it.", "Note: go on.", "Note: fine."],  # the agent has no label
-        ["I like it.", "Go on.", "Fine."],
-    ],
-)
-def test_a_person_who_answers_an_agent_with_labels_is_a_person(answers: list[str]) -> None:
-    said_first = "A word." if "Note" in answers[0] else "Question: how deep?"
-    talk = [said("user", "Ahoy.")]
-    for answer in answers:
-        talk += [said("assistant", said_first), said("user", answer)]
-    assert with_calls(sources_of(talk)) == sources_of(talk)
-
-
-def test_the_final_answer_of_an_agent_that_writes_json_is_no_call() -> None:
-    last = [
-        said("assistant", '{"action": "Final Answer", "action_input": "Done."}'),
-        said("user", "Thanks. Never push."),
-    ]
-    read = with_calls(sources_of([*JSON_ACTIONS, *last]))
-    assert [one.message.text for one in read if one.message.role == "user"][-1] == "Thanks. Never push."
-
-
-def test_a_person_who_writes_code_in_fences_is_a_person() -> None:
-    talk = [
-        said("user", "How?"),
-        said("assistant", "```\nls\n```"),
-        said("user", "And then?"),
-        said("assistant", "Wait."),
-    ]
-    assert with_calls(sources_of(talk)) == sources_of(talk)
 
 
 # Records.
@@ -1434,30 +1300,6 @@ def test_a_rule_that_lasts_precedes_newer_requests(rule: str) -> None:
     assert rule.rstrip(".。") in summary_of(*talk, max_tokens=400)
 
 
-@pytest.mark.parametrize(
-    "observation",
-    [
-        "<returncode>0</returncode>\n<output>\n{}\n</output>",
-        "OBSERVATION:\n{}",
-        "{}\nuser@host:/srv$",
-        "Exit code: 0\n{}",
-    ],
-)
-def test_one_call_in_text_is_known_by_its_observation(observation: str) -> None:
-    text = observation.format("Never use tabs in this project.\nDo not edit vendor files.")
-    task = said("user", "Fix the parser, please.")
-    call = said("assistant", "I read the rules first.\n```bash\ncat CONTRIBUTING.md\n```")
-    assert "User: “Do not edit vendor files.”" not in summary_of(task, call, said("user", text))
-    assert state_of(task, call, said("user", text)).writes_calls
-
-
-@pytest.mark.parametrize("part", ["```bash\n", "```\nx\n", "<a>", "<a>x</b>", "<a1>x"])
-def test_a_message_of_many_fences_or_tags_is_read_before_the_time_limit(part: str) -> None:
-    text = part * 200_000  # a quadratic search takes half an hour
-    assert call_in(f"{text}\n```", "c1") is None or "```" in part
-    assert call_in(f"{text}</a>", "c1") is None or "<a>" in part
-
-
 # What proves that a check passed.
 
 
@@ -1707,8 +1549,3 @@ def test_a_commit_whose_output_was_kept_back_was_made() -> None:
     made = [*edited(1, "/r/a.py"), *ran(2, "git add -A && git commit -qm 'Light the lamp'", "")]
     assert "nothing was committed" in summary_of(said("user", "Light it."), *made[:2], *ran(2, "git status", "M a.py"))
     assert "nothing was committed" not in summary_of(said("user", "Light it."), *made)
-
-
-def test_a_call_with_many_blanks_is_read_in_linear_time() -> None:
-    text = "Thought: x\nAction: bash\nAction Input: {" + " " * 200_000 + "x" + " " * 200_000
-    assert call_in(text, "1") is not None

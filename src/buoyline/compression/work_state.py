@@ -173,7 +173,6 @@ class WorkState:
         questions: The agent's questions to the user, open and answered, oldest first.
         has_used_git: A command asked or changed version control.
         has_tool_plan: The plan was set by calls: then lists in messages are no plans.
-        writes_calls: The agent writes its calls as text.
         directory: The directory that the last command entered, if its path is absolute.
         end: Index behind the newest message that it covers.
     """
@@ -187,7 +186,6 @@ class WorkState:
     questions: tuple[QuestionState, ...] = ()
     has_used_git: bool = False
     has_tool_plan: bool = False
-    writes_calls: bool = False
     directory: str = ""
     end: int = 0
 

@@ -21,7 +21,6 @@ from buoyline.compression.extractive.speech import (
     plain_text,
     says_task,
 )
-from buoyline.compression.extractive.text_protocol import with_calls
 from buoyline.compression.extractive.work import advanced
 from buoyline.compression.identifiers import readable
 from buoyline.compression.pointers import Pointer
@@ -90,7 +89,6 @@ class Conversation:
         *has_task* if the last summary says the first request; *work* is the state behind the messages before.
         """
         before = work or WorkState()
-        sources = with_calls(sources, before)
         self.sources = sources
         self.has_task = has_task
         self.limits = limits

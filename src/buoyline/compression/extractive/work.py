@@ -17,7 +17,6 @@ from buoyline.compression.extractive.lines import LineFinder
 from buoyline.compression.extractive.plans import is_over, plan_in, planned, request_in, ticked
 from buoyline.compression.extractive.questions import answered, asked_by, asked_in, asks_back
 from buoyline.compression.extractive.repository import asks_git, moved_tree, repository_behind
-from buoyline.compression.extractive.text_protocol import with_calls
 from buoyline.compression.identifiers import readable
 from buoyline.compression.summary import SourceMessage
 from buoyline.compression.work_state import (
@@ -55,8 +54,7 @@ def work_of(sources: Sequence[SourceMessage], state: WorkState | None = None) ->
     if not sources:
         return before
     citations = LineFinder()
-    read = with_calls(sources, before)
-    return advanced(before, read, steps(read, citations), citations)
+    return advanced(before, sources, steps(sources, citations), citations)
 
 
 def advanced(
@@ -64,7 +62,7 @@ def advanced(
 ) -> WorkState:
     """Return *state* after *sources* with the calls *made*; calls without a result change only plan and waiting.
 
-    The messages are in order, not empty, and as `with_calls` returns them.
+    The messages are in order and not empty.
     """
     by_message: defaultdict[int, list[Step]] = defaultdict(list)
     for step in made:
@@ -79,10 +77,7 @@ def advanced(
             progress.read(source, is_next=before != "assistant")
         for step in by_message[source.index]:
             progress.note(step)
-    has_calls = state.writes_calls or any(
-        call.call_id.startswith("text-") for one in sources for call in one.message.calls
-    )
-    return progress.state(end=sources[-1].index + 1, writes_calls=has_calls)
+    return progress.state(end=sources[-1].index + 1)
 
 
 class _Progress:
@@ -163,7 +158,7 @@ class _Progress:
                 if check.last == step.call.index and change.operation != "read":
                     self._checks[key] = changed_after(check, change.path)
 
-    def state(self, *, end: int, writes_calls: bool) -> WorkState:
+    def state(self, *, end: int) -> WorkState:
         """Return the state, as large as it may be."""
         return WorkState(
             files=_newest_files(self._files),
@@ -175,7 +170,6 @@ class _Progress:
             questions=tuple(self._questions[-MAX_QUESTIONS:]),
             has_used_git=self._has_used_git,
             has_tool_plan=self._has_tool_plan,
-            writes_calls=writes_calls,
             directory=self._directory,
             end=end,
         )
