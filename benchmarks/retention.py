@@ -1,6 +1,6 @@
 """Measures which strings a summary keeps, of those that the agent used again after a compaction.
 
-    python benchmarks/retention.py NEEDLES_DIR SESSIONS_DIR [--derived] [--verbose] [--show DIR]
+    python benchmarks/retention.py NEEDLES_DIR SESSIONS_DIR [--verbose] [--show DIR]
 
 For each recorded compaction, the session is fed through the code path of ``buoyline replay``, with a compaction at the
 same message. The summary may have a fourth as many tokens as the recorded one has characters (``summary_chars // 4``;
@@ -9,21 +9,12 @@ summary. Then the benchmark looks for each needle in the summary's text, in the 
 ``transcript.md`` and of tool results), and in all files of the session. *Rare* needles are in at most three messages
 before. For comparison: the recorded summary; the last characters of the archived messages; and a bare list of the
 identifiers in them, by count and recency (1 / (1 + age / 50) for each message with the identifier), with as many
-characters as the recorded summary, and with half as many.
-
-*Precision* is the share of the exact strings said under "Context to preserve" that the agent writes again after the
-compaction, in a message or in the arguments of a call. A heap of names keeps many needles and has little of it. Each
-share is given for all compactions together, and as the mean of the sessions, so that no long session decides alone.
-
-``--derived`` looks for strings of other kinds in the sessions without a recorded compaction. They are cut at three
-fifths of their messages. The needles are strings that the agent says again after the cut: names, numbers, commands,
-plain words that are rare before it, and runs of four words. A hash of their names splits the sessions into two halves,
-so that changes that were tried on one half can be measured on the other.
+characters as the recorded summary. Each share is given for all compactions together, and as the mean of the sessions,
+so that no long session decides alone.
 """
 
 import argparse
 import asyncio
-import hashlib
 import json
 import os
 import re
@@ -37,8 +28,6 @@ from typing import Any, NamedTuple
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Summary
-from buoyline.compression.extractive.fact_text import STRING_KINDS
-from buoyline.compression.plan import legal_cut_before
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import Message
 from buoyline.messages.registry import detect
@@ -53,27 +42,16 @@ SESSION = "s1"
 CONTEXT_TOKENS = 1_000_000
 """Large enough that nothing is compacted except on request."""
 
-PRECISION = "strings written again"
-
-DERIVED_SHARE = 0.05
-DERIVED_LEAST_TOKENS = 400
-MIN_MESSAGES = 12
-MOST_OF_A_KIND = 40
-
 _IDENTIFIER = re.compile(
     r"https?://[^\s\"'<>)\]}]{4,200}|(?<![\w./-])[\w.@~-]{0,80}(?:/[\w.@~-]{1,80}){1,20}"
     r"|\b[A-Z]{2,10}-\d{1,6}\b|\b[0-9a-f]{7,64}\b|\b[A-Za-z]\w{0,80}(?:[_.]\w{1,80}){1,8}|\b\w{0,60}[a-z][A-Z]\w{0,60}\b"
 )
-_NUMBER = re.compile(r"(?<![\w.])\d[\d,.:-]{2,30}\d(?![\w])|(?<![\w.])\d{4,12}(?!\w)")
-_PLAIN = re.compile(r"(?<!\w)[^\W\d_]{6,30}(?!\w)")
-_WORDS = re.compile(r"\w+")
 
 
 class Needle(NamedTuple):
     """A string to look for; *messages* is the number of earlier messages with it."""
 
     text: str
-    kind: str
     messages: int
 
     @property
@@ -83,7 +61,7 @@ class Needle(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A compaction to try: its place, its size, and the needles."""
+    """A recorded compaction: its place, its size, and the needles."""
 
     session: str
     conversation: list[dict[str, Any]]
@@ -92,13 +70,7 @@ class Cut(NamedTuple):
     max_tokens: int
     chars: int
     needles: list[Needle]
-    recorded: str = ""
-
-    @property
-    def written_after(self) -> str:
-        """What the agent writes behind the compaction."""
-        views = map(view_of, self.conversation[self.at[-1] :])
-        return "\n".join(said_in(view) for view in views if view.role == "assistant")
+    recorded: str
 
 
 @dataclass
@@ -178,63 +150,10 @@ def recorded_cuts(needles_dir: Path, sessions_dir: Path) -> Iterator[Cut]:
         for found in compactions:
             first, end = found["compressed_lines"]
             at.append(end)
-            needles = [Needle(n["needle"], "recorded", n["messages_before"]) for n in found["needles"]]
+            needles = [Needle(n["needle"], n["messages_before"]) for n in found["needles"]]
             chars = found["summary_chars"]
             summary = recorded[found["compaction_line"]]
             yield Cut(path.stem, neutral, list(at), first, chars // CHARS_PER_TOKEN, chars, needles, summary)
-
-
-def derived_cuts(needles_dir: Path, sessions_dir: Path) -> Iterator[Cut]:
-    """Yield cuts of the sessions without a recorded compaction."""
-    known = {path.stem for path in needles_dir.glob("*.json")}
-    for path in sorted(sessions_dir.glob("*.jsonl")):
-        conversation = read(path)
-        if path.stem in known or len(conversation) < MIN_MESSAGES:
-            continue
-        # As in the replay: a cut that would separate a call from its result moves back.
-        at = legal_cut_before([view_of(message) for message in conversation], len(conversation) * 3 // 5)
-        texts = [said_in(view_of(message)) for message in conversation[:at]]
-        needles = list(derived_needles(texts, conversation[at:]))
-        tokens = sum(map(len, texts)) // CHARS_PER_TOKEN
-        budget = max(int(DERIVED_SHARE * tokens), DERIVED_LEAST_TOKENS)
-        if needles:
-            yield Cut(path.stem, conversation, [at], 0, budget, budget * CHARS_PER_TOKEN, needles)
-
-
-def derived_needles(before: Sequence[str], after: Sequence[dict[str, Any]]) -> Iterator[Needle]:
-    """Yield strings of *before* that the agent says again in *after*, at most `MOST_OF_A_KIND` of each kind."""
-    views = [view for view in map(view_of, after) if view.role == "assistant"]
-    again = "\n".join(map(said_in, views))
-    whole = "\n".join(before)
-    held = Counter(word for text in before for word in set(_WORDS.findall(text)))
-
-    def found(kind: str, candidates: Iterable[str]) -> Iterator[Needle]:
-        asked = [text for text in sorted(set(candidates)) if text in whole]
-        asked.sort(key=lambda text: hashlib.sha256(text.encode()).digest())
-        for text in asked[:MOST_OF_A_KIND]:
-            yield Needle(text, kind, sum(text in message for message in before))
-
-    yield from found("name", (name.rstrip(".,:") for name in _IDENTIFIER.findall(again) if len(name) > 7))  # noqa: PLR2004
-    yield from found("number", _NUMBER.findall(again))
-    yield from found("command", _commands(views))
-    rare = (word for word in _PLAIN.findall(again) if 1 <= held[word] <= RARE_MESSAGES)
-    yield from found("word", rare)
-    yield from found("phrase", _phrases("\n".join(view.text for view in views)))
-
-
-def _commands(views: Iterable[Message]) -> Iterator[str]:
-    for view in views:
-        for call in view.calls:
-            arguments = _parsed(call.arguments)
-            command = arguments.get("command") if isinstance(arguments, dict) else None
-            if isinstance(command, str) and "\n" not in command and len(command) > 7:  # noqa: PLR2004
-                yield command[:200]
-
-
-def _phrases(text: str) -> Iterator[str]:
-    for line in text.splitlines():
-        words = line.split()
-        yield from (" ".join(words[at : at + 4]) for at in range(len(words) - 3))
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -301,34 +220,6 @@ def _followed(summary: Summary, directory: Path) -> Replayed:
     return Replayed(summary, named.replace("\n\u2026 ", ""), stored, transcript, results, unresolved)
 
 
-def prose_share(summary: Summary) -> float:
-    """Return the share of the fields' tokens outside the lines that only list extracted facts."""
-    ledger = {item.text for item in summary.draft.items if item.kind in STRING_KINDS}
-    lines = [line for text in summary.draft.fields.values() for line in text.splitlines()]
-    counts = [(COUNTER.count(line), _is_ledger(line, ledger)) for line in lines]
-    return sum(count for count, is_ledger in counts if not is_ledger) / max(1, sum(count for count, _ in counts))
-
-
-def _is_ledger(line: str, strings: set[str]) -> bool:
-    parts = _words_of(line)
-    return bool(parts) and all(part in strings for part in parts)
-
-
-def _words_of(line: str) -> list[str]:
-    shown = re.sub(r" \[[^\[\]\s:]+:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*\]", "", line.removeprefix("- "))
-    return shown.rpartition(": ")[2].split()
-
-
-def strings_said(summary: Summary) -> list[str]:
-    """Return the exact strings in the lines that only list them."""
-    known = {item.text for item in summary.draft.items if item.kind in STRING_KINDS}
-    said: list[str] = []
-    for line in summary.draft.fields.get("context_to_preserve", "").splitlines():
-        if _is_ledger(line, known):
-            said += _words_of(line)
-    return said
-
-
 def list_of_names(cut: Cut, chars: int) -> str:
     """Return the identifiers of the archived messages by count and recency, as many as fit *chars*."""
     leaving = [said_in(view_of(message)) for message in cut.conversation[cut.first : cut.at[-1]]]
@@ -352,10 +243,8 @@ def last_chars(cut: Cut) -> str:
 def measure(cuts: Iterable[Cut], *, verbose: bool, show: Path | None) -> None:
     """Print a table of all measures."""
     scores: dict[str, Score] = {}
-    shares: list[tuple[float, float, float]] = []
+    shares: list[tuple[float, float]] = []
     sessions: dict[str, dict[str, list[bool]]] = {}
-    again = Score()
-    kinds: dict[str, Score] = {}
     lost = unresolved = tokens = 0
     for number, cut in enumerate(cuts):
         found = replayed(cut)
@@ -367,20 +256,13 @@ def measure(cuts: Iterable[Cut], *, verbose: bool, show: Path | None) -> None:
             "recorded summary": cut.recorded,
             "last characters": last_chars(cut),
             "list of identifiers": list_of_names(cut, cut.chars),
-            "half such a list": list_of_names(cut, cut.chars // 2),
         }
         for needle in cut.needles:
             for way, kept in ways.items():
                 scores.setdefault(way, Score()).note(needle, is_kept=needle.text in kept)
                 sessions.setdefault(way, {}).setdefault(cut.session, []).append(needle.text in kept)
-            kinds.setdefault(needle.kind, Score()).note(needle, is_kept=needle.text in text)
             lost += not _is_stored(needle.text, found.stored)
-        after = cut.written_after
-        written = [string in after for string in strings_said(found.summary)]
-        again.all += written
-        if written:
-            sessions.setdefault(PRECISION, {}).setdefault(cut.session, []).extend(written)
-        shares.append((found.cited_share, found.results_share, prose_share(found.summary)))
+        shares.append((found.cited_share, found.results_share))
         unresolved += found.unresolved
         tokens += found.summary.tokens > cut.max_tokens
         if verbose:
@@ -389,12 +271,10 @@ def measure(cuts: Iterable[Cut], *, verbose: bool, show: Path | None) -> None:
             print(
                 f"  {cut.session[:36]:36} at {cut.at[-1]:4} {found.summary.tokens:6,}/{cut.max_tokens:6,} tokens"
                 f"  text {share(kept):4.0%}  or cited {share(near):4.0%}  lines cited {shares[-1][0]:4.0%}"
-                f"  prose {shares[-1][-1]:4.0%}"
             )
         if show is not None:
             (show / f"{number:02}-{cut.session}-{cut.at[-1]}.md").write_text(text, "utf-8")
-    _report(scores, kinds, shares)
-    print(f"  {PRECISION:26} {share(again.all):5.1%} of {len(again.all)}")
+    _report(scores, shares)
     print("  means of the sessions")
     for way, by_session in sessions.items():
         print(f"    {way:24} {sum(map(share, by_session.values())) / len(by_session):6.1%}")
@@ -405,12 +285,10 @@ def _is_stored(needle: str, stored: str) -> bool:
     return needle in stored or json.dumps(needle, ensure_ascii=False)[1:-1] in stored
 
 
-def _report(scores: dict[str, Score], kinds: dict[str, Score], shares: Sequence[tuple[float, float, float]]) -> None:
+def _report(scores: dict[str, Score], shares: Sequence[tuple[float, float]]) -> None:
     for way, score in scores.items():
         print(f"  {way:22} {score}  of {len(score.all)} and {len(score.rare)}")
-    for kind, score in kinds.items() if len(kinds) > 1 else ():
-        print(f"    text, {kind:14} {score}  of {len(score.all)}")
-    names = ("transcript's lines cited", "results' lines cited", "fields' tokens in prose")
+    names = ("transcript's lines cited", "results' lines cited")
     for name, values in zip(names, zip(*shares, strict=True), strict=True):
         print(f"  {name:26} mean {sum(values) / len(values):5.1%}, from {min(values):5.1%} to {max(values):5.1%}")
 
@@ -420,20 +298,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("needles", type=Path, help="directory of the needles, a JSON file for each session")
     parser.add_argument("sessions", type=Path, help="directory of the sessions")
-    parser.add_argument(
-        "--derived", action="store_true", help="also look for other kinds of strings in the other sessions"
-    )
     parser.add_argument("--verbose", action="store_true", help="print a line for each compaction")
     parser.add_argument("--show", type=Path, help="write the texts of the summaries to this existing directory")
     options = parser.parse_args()
     print("compactions on record")
     measure(recorded_cuts(options.needles, options.sessions), verbose=options.verbose, show=options.show)
-    if options.derived:
-        cuts = list(derived_cuts(options.needles, options.sessions))
-        for half, name in enumerate(("first half", "second half")):
-            print(f"derived, {name} of the sessions")
-            chosen = [cut for cut in cuts if hashlib.sha256(cut.session.encode()).digest()[0] % 2 == half]
-            measure(chosen, verbose=options.verbose, show=options.show)
 
 
 if __name__ == "__main__":
