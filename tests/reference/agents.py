@@ -98,8 +98,6 @@ class AgentPlayer(Player):
         settings = self.settings
         rules = {tool: self.names["ToolRule"](**rule) for tool, rule in settings.get("tool_rules", {}).items()}
         ours = importlib.import_module("buoyline.integrations.agentscope")
-        # Its first request for a summary begins like the agent's since then.
-        ours.AgentModelSummarizer._share_cache = property(lambda _: False, lambda *_: None)
         middleware = ours.WorkspaceMiddleware(
             self.offloader,
             preview_tokens=150,

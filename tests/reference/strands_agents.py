@@ -54,8 +54,6 @@ class AgentPlayer(Player):
                 f"step {seed}.{n} {'FAILED' if n == seed else 'ok'} in src/m{n % 9}.py\n" for n in range(lines)
             )
 
-        # Its first request for a summary begins like the agent's since then.
-        ours.StrandsModelSummarizer._agent = property(lambda _: None, lambda *_: None)  # type: ignore[assignment]
         workspace = self.names["LocalWorkspace"](self.workdir, durability="off")
         common: dict[str, Any] = {"workspace": workspace, **({} if has_session else {"session_id": "s1"})}
         if "document" in manager:
