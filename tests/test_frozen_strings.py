@@ -141,7 +141,7 @@ def test_records_refer_to_others_by_these_keys(folder: Path) -> None:
 def test_the_parts_of_a_result_have_these_keys(folder: Path) -> None:
     parts = [part for record in records(folder, "result") for part in record["parts"]]
     found = {part["kind"]: " ".join(part) for part in parts}
-    assert found == {"text": "kind offset bytes", "image": "kind media_type bytes path width height"}
+    assert found == {"text": "kind offset bytes", "image": "kind media_type bytes path"}
 
 
 def test_a_batch_of_messages_has_an_id_of_this_form(folder: Path) -> None:
@@ -255,8 +255,8 @@ def test_a_stub_has_this_wording() -> None:
 
 
 def test_a_blob_is_referred_to_by_this_line() -> None:
-    part = StoredPart("image", 12_345, media_type="image/png", reference="/w/data/a.png", width=8, height=6)
-    assert reference_line_for(part) == "[image: png, 12,345 bytes, 8x6, /w/data/a.png]"
+    part = StoredPart("image", 12_345, media_type="image/png", reference="/w/data/a.png")
+    assert reference_line_for(part) == "[image: png, 12,345 bytes, /w/data/a.png]"
 
 
 def test_what_is_cut_without_a_workspace_ends_in_agentscopes_marker() -> None:

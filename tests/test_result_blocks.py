@@ -107,14 +107,11 @@ async def test_the_journal_says_what_each_block_is_and_where(tmp_path: Path) -> 
         "media_type": "image/png",
         "bytes": len(PNG),
         "path": name,
-        "width": 800,
-        "height": 600,
     }
     assert (document["kind"], document["name"], document["bytes"]) == ("document", "r.pdf", 9)
     assert (unknown["kind"], unknown["name"], unknown["media_type"]) == ("opaque", "hologram", "application/json")
     assert (tmp_path / name).read_bytes() == PNG
     assert stored.parts[1].reference == str(tmp_path / name)
-    assert (stored.parts[1].width, stored.parts[1].height) == (800, 600)
     assert Path(stored.reference).read_text(encoding="utf-8") == "a\n{}"
 
 
@@ -179,7 +176,6 @@ async def test_a_lost_picture_of_a_result_is_found_and_restored_from_a_copy(tmp_
         ({"kind": 1, "offset": 0, "bytes": 1}, "'parts' of another form"),
         ({"kind": "image", "bytes": 1, "media_type": "", "path": "../x"}, "'parts' of another form"),
         ({"kind": "image", "bytes": 1, "path": f"data/{'0' * 64}.png"}, "'parts' of another form"),
-        ({"kind": "text", "offset": 0, "bytes": 1, "width": "9"}, "'parts' of another form"),
     ],
 )
 async def test_parts_of_another_form_are_a_finding(tmp_path: Path, part: dict[str, Any], words: str) -> None:

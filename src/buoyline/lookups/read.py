@@ -22,7 +22,6 @@ from buoyline.lookups.answer import (
 from buoyline.lookups.lines import count_lines, fragments, lines_from, lines_of, windows
 from buoyline.lookups.paths import resolve_file
 from buoyline.lookups.sources import Texts, require_workspace
-from buoyline.offloader.dimensions import dimensions
 from buoyline.previews.source import MAX_LINE_CHARS
 from buoyline.workspace import ReadableWorkspace, layout
 
@@ -49,7 +48,7 @@ _CONTAINERS = {b"WEBP": "WebP image", b"WAVE": "WAV audio", b"AVI ": "AVI video"
 
 
 def description_of(texts: Texts, name: str) -> str | None:
-    """Describe the file *name* by type, dimensions and size; None if it is text.
+    """Describe the file *name* by type and size; None if it is text.
 
     A file that begins as UTF-8 without NUL is text. Outside ``data/`` so is a file with the suffix of a text, and one
     of no known format: a log with a few bad bytes is worth reading.
@@ -66,9 +65,7 @@ def description_of(texts: Texts, name: str) -> str | None:
         kind = next((kind for beginning, kind in _BEGINNINGS if head.startswith(beginning)), None)
     if kind is None and not is_payload:
         return None
-    sides = dimensions(head)
-    shape = f"{sides.width}x{sides.height}, " if sides else ""
-    about = f"[{shown_path(name)}: {kind or 'binary content'}, {shape}{texts.size(name) or 0:,} bytes. {DATA_LABEL}]\n"
+    about = f"[{shown_path(name)}: {kind or 'binary content'}, {texts.size(name) or 0:,} bytes. {DATA_LABEL}]\n"
     return f"{about}[It has no lines to read. grep finds text in it; its path is all that other tools need.]\n"
 
 

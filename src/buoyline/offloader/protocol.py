@@ -59,8 +59,6 @@ class StoredPart:
         path: The file with the bytes, relative to the workspace; empty for text and JSON.
         reference: The agent's reference to that file; an absolute path for a workspace on disk.
         name: File name or title of a document, or the type of an ``"opaque"`` block; may be empty.
-        width: Pixels of an image, as *height*; 0 if unknown.
-        pages: The pages of a document; 0 if unknown.
     """
 
     kind: str
@@ -70,9 +68,6 @@ class StoredPart:
     path: str = ""
     reference: str = ""
     name: str = ""
-    width: int = 0
-    height: int = 0
-    pages: int = 0
 
 
 @dataclass(frozen=True, slots=True)

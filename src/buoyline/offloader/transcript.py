@@ -113,24 +113,18 @@ _MAX_NAME_CHARS = 80
 
 
 def reference_line_for(part: StoredPart) -> str:
-    """Write the reference line of a medium: kind, format, name, size, dimensions or pages, and file.
+    """Write the reference line of a medium: kind, format, name, size and file.
 
     The result is always one line, whatever type or name the tool gave. Source: Strands' context offloader, which
     documents how these lines begin.
 
-    >>> reference_line_for(
-    ...     StoredPart("image", 12_345, media_type="image/png", reference="/w/data/a.png", width=8, height=6)
-    ... )
-    '[image: png, 12,345 bytes, 8x6, /w/data/a.png]'
+    >>> reference_line_for(StoredPart("image", 12_345, media_type="image/png", reference="/w/data/a.png"))
+    '[image: png, 12,345 bytes, /w/data/a.png]'
     """
     subtype = part.media_type.split(";", maxsplit=1)[0].strip().lower().rpartition("/")[2]
     kind = subtype if _FORMAT.fullmatch(subtype) else "unknown format"
-    facts = [kind, _shortened(part.name), f"{part.size_bytes:,} bytes"]
-    if part.width and part.height:
-        facts.append(f"{part.width}x{part.height}")
-    if part.pages:
-        facts.append("1 page" if part.pages == 1 else f"{part.pages:,} pages")
-    return f"[{_shortened(part.kind)}: {', '.join(fact for fact in (*facts, part.reference) if fact)}]"
+    facts = (kind, _shortened(part.name), f"{part.size_bytes:,} bytes", part.reference)
+    return f"[{_shortened(part.kind)}: {', '.join(filter(None, facts))}]"
 
 
 def is_reference_line(text: str) -> bool:

@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 from buoyline.messages import Json, Media, Opaque, Text, ToolResult, spell
 from buoyline.messages.jsonl import is_array, is_object, parse
 from buoyline.messages.model import Base64, ResultPart, join_texts
-from buoyline.offloader.dimensions import dimensions, pages
 from buoyline.offloader.protocol import StoredPart
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import decoded, is_readable
@@ -137,7 +136,7 @@ def _described(part: ResultPart, blocks: Iterator[tuple[int, int]], put: Put) ->
     content = part.content() if isinstance(part, Media) else None
     if isinstance(part, Media) and content is not None:
         named: Record = {"name": part.name} if part.name else {}
-        return {**_data(part.kind, part.media_type, content, put), **named, **_looks(part, content)}
+        return {**_data(part.kind, part.media_type, content, put), **named}
     kind, spelled = (OPAQUE, part.json) if isinstance(part, Opaque) else (REFERENCE, _spelled(part))
     refers = list(dict.fromkeys(_BLOB.findall(spelled)))
     found = _data(kind, _JSON_TYPE, spelled.encode("utf-8", "surrogatepass"), put)
@@ -148,14 +147,6 @@ def _described(part: ResultPart, blocks: Iterator[tuple[int, int]], put: Put) ->
 def _data(kind: str, media_type: str, content: bytes, put: Put) -> Mapping[str, Any]:
     name = layout.blob_behind(put(content, media_type))
     return {"kind": kind, "media_type": media_type, "bytes": len(content), "path": name}
-
-
-def _looks(part: Media, content: bytes) -> Record:
-    found = dimensions(content) if part.kind == "image" else None
-    if found is not None:
-        return found._asdict()
-    count = pages(content) if part.kind == "document" else None
-    return {} if count is None else {"pages": count}
 
 
 def _spelled(part: Media) -> str:
@@ -174,9 +165,6 @@ def _stored(part: Mapping[str, Any], reference: Callable[[str], str]) -> StoredP
         path=path,
         reference=reference(path) if path else "",
         name=part.get("name", ""),
-        width=part.get("width", 0),
-        height=part.get("height", 0),
-        pages=part.get("pages", 0),
     )
 
 

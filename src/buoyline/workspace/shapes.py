@@ -126,9 +126,6 @@ _FACTS: Mapping[str, Check] = {
     "path": _is_blob,
     "name": _is_text,
     "refers": _are(_is_blob_reference),
-    "width": _is_count,
-    "height": _is_count,
-    "pages": _is_count,
 }
 """Optional fields of a part of a tool result."""
 
