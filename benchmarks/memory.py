@@ -1,12 +1,12 @@
 """Measures how often two bounded lookups find archived content that answers a question. No model is involved.
 
     python benchmarks/memory.py --longmemeval HAYSTACK.jsonl --contextbench DIRECTORY [--size 8000 --size 32000]
-                                [--max-tokens 2000] [--lookups FILE] [--verbose]
+                                [--max-tokens 2000]
 
 A recorded history is replayed into a workspace through windows of these sizes, and compacted once more at the end. For
 each question a simple agent then sees the summary and makes at most two lookups. It knows only the question and the
-lines that it has seen. Its rules (`grep_then_follow`, `search_then_follow`, `cited_then_search`) are below; they are
-the same for both sets, and never use an answer or a label.
+lines that it has seen. Its rules (`search_once`, `search_then_follow`) are below; they are the same for both sets, and
+never use an answer or a label.
 
 LongMemEval (``HAYSTACK.jsonl`` next to ``HAYSTACK.questions.json``) is replayed as it is:
 
@@ -24,48 +24,32 @@ over many people, so the evidence is a chain:
 - ``next``: it also saw the next record of each owner, in the file to which the question leads (the address for "same
   state").
 - ``answer``: a line that it saw has the ground truth.
-- ``needed``: tokens of the records from which the answer follows. If they exceed two lookups, no two lookups can show
-  them, whoever makes them. A `query` need not show them: if a question has its SQL, a query is made of it
-  (``answered by one query``), and ``--lookups`` runs a file of lookups that an agent has written; ``plans.py`` has its
-  form.
-
-The baselines use the raw messages and records, without a limit in tokens: one grep for the rarest word of the question
-(by the count in them), and BM25 in its own implementation, the best unit and the five best.
 """
 
 import argparse
 import asyncio
 import itertools
 import json
-import math
 import re
-import statistics
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import plans
-
 from buoyline.errors import NotFoundError
 from buoyline.inspect.replay import Replay, replay
-from buoyline.lookups import Answer, grep, query, read, search
+from buoyline.lookups import Answer, read, search
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
 from buoyline.workspace import LocalWorkspace
 
 SESSION = "memory"
-LOOKUPS = 2
 ENOUGH = 0.8
 AROUND_LINES = 20
-MOST_GREPPED = 5
 LEAST_ANSWER_CHARS = 4
 
-WORD = re.compile(r"[^\W_]+(?:[-_.'][^\W_]+)*")
-QUOTED = re.compile(r"'([^']+)'|`([^`]+)`|\"([^\"]+)\"")
 IDENTIFIER = re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])\w+(?:[-_]\w+)+\b")
 NAMED = re.compile(r"'([^']+)'|named ([A-Z]\w+)")
 LINKS = {
@@ -76,10 +60,6 @@ LINKS = {
     "blood type": ("medical_records.txt", "blood_type"),
     "same url": ("internet_accounts.txt", "url"),
 }
-OWNER = """
-    SELECT *, substr(heading, instr(heading, 'pers-'), 9) AS owner_id,
-    substr(heading, instr(heading, 'pers-'), 9) AS person_id,
-    substr(heading, 1, instr(heading, ' (') - 1) AS full_name"""
 
 
 class Place(NamedTuple):
@@ -112,12 +92,10 @@ class History:
 
     Attributes:
         messages: The recording.
-        units: The units that baselines rank: messages, or records with their first lines.
         files: By tool call id, the file in a tool result.
     """
 
     messages: list[dict[str, Any]]
-    units: dict[Place, str]
     files: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -163,8 +141,7 @@ class Remembered:
 def longmemeval(path: Path) -> tuple[History, list[Question]]:
     """Read a haystack and its questions."""
     messages = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    units = {Place(index, 1): str(message["content"]) for index, message in enumerate(messages)}
-    history = History(messages, units)
+    history = History(messages)
     questions: list[Question] = [
         Remembered(
             text=found["question"],
@@ -210,7 +187,6 @@ class Chained:
     answer: str
     files: Sequence[str]
     records: Sequence[Record]
-    sql: str = ""
 
     @property
     def value(self) -> str:
@@ -232,15 +208,6 @@ class Chained:
         """The file and key to which the question leads."""
         return next((link for words_, link in LINKS.items() if words_ in self.text.lower()), ("", ""))
 
-    @cached_property
-    def needed(self) -> list[Record]:
-        """The records, in all required files, of the people who share the value of the link with a named owner."""
-        file, key = self.link
-        owners = {record.owner for record in self.named}
-        shared = {record.value(key) for record in self.records if record.file == file and record.owner in owners}
-        people = {record.owner for record in self.records if record.file == file and record.value(key) in shared}
-        return [record for record in self.records if record.file in self.files and record.owner in people]
-
     def marks(self, seen: Seen) -> dict[str, bool]:
         """Return how much of the chain was seen."""
         owners = {record.owner for record in self.named}
@@ -248,8 +215,7 @@ class Chained:
         is_named = bool(self.named) and all(record.is_in(seen) for record in self.named)
         is_next = is_named and owners <= {record.owner for record in linked if record.is_in(seen)}
         has_answer = any(self.is_answered_by(text) for text in seen.values())
-        is_all = is_next and all(record.is_in(seen) for record in self.needed)
-        return {"named": is_named, "next": is_next, "answer": has_answer and not self.value.isdigit(), "all": is_all}
+        return {"named": is_named, "next": is_next, "answer": has_answer and not self.value.isdigit()}
 
     def is_answered_by(self, text: str) -> bool:
         """Return whether *text* has the answer."""
@@ -267,7 +233,6 @@ def contextbench(directory: Path) -> tuple[History, list[Question]]:
         messages.append({"role": "tool", "tool_call_id": f"call-{number}", "content": path.read_text("utf-8")})
     messages.append({"role": "assistant", "content": "I have read them. What would you like to know?"})
     records = [record for path in paths for record in records_of(path)]
-    units = {Place(record.file, record.first): "\n".join(record.lines) for record in records}
     files = {f"call-{number}": path.name for number, path in enumerate(paths)}
     rows = [json.loads(line) for line in (directory / "questions.jsonl").read_text("utf-8").splitlines()]
     questions: list[Question] = [
@@ -276,12 +241,11 @@ def contextbench(directory: Path) -> tuple[History, list[Question]]:
             str(row["ground_truth"]),
             extra["required_files"],
             records,
-            extra.get("verification_query", ""),
         )
         for row in rows
         for extra in [row["agent_args"]["extra"]]
     ]
-    return History(messages, units, files), questions
+    return History(messages, files), questions
 
 
 def records_of(path: Path) -> Iterator[Record]:
@@ -298,20 +262,16 @@ def records_of(path: Path) -> Iterator[Record]:
 class Agent:
     """Looks up archived content, and keeps the lines that it has seen."""
 
-    def __init__(self, workspace: LocalWorkspace, history: History, summary: str, max_tokens: int) -> None:
-        """Begin with *summary*, whose lines do not count as seen lines of the recording."""
-        self.workspace, self.summary, self.max_tokens = workspace, summary, max_tokens
+    def __init__(self, workspace: LocalWorkspace, history: History, max_tokens: int) -> None:
+        """Begin with nothing seen."""
+        self.workspace, self.max_tokens = workspace, max_tokens
         self.seen: Seen = {}
-        self.lookups = 0
         ranges = (r for batch in workspace.session(SESSION).index().batches for r in batch.line_ranges())
         self._messages = {line: index for index, (first, last) in enumerate(ranges) for line in range(first + 1, last)}
         self._files = {f"tool_result-{call_id}.txt": name for call_id, name in history.files.items()}
 
     def look(self, lookup: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer:
         """Run a lookup; the lines of its answer count as seen."""
-        if self.lookups == LOOKUPS:
-            raise RuntimeError("all lookups are used up")
-        self.lookups += 1
         try:
             answer = lookup(self.workspace, *arguments, session=SESSION, max_tokens=self.max_tokens, **options)
         except NotFoundError:
@@ -323,17 +283,6 @@ class Agent:
                 place = Place(source, line.number)
                 self.seen[place] = self.seen.get(place, "") + "\n" + line.content
         return answer
-
-    def hits(self, word: str) -> int:
-        """Return the hits of *word* as in the heading of a grep, from which an agent learns which words are rare."""
-        return grep(self.workspace, rf"\b{re.escape(word)}\b", session=SESSION, ignore_case=True, max_tokens=400).total
-
-
-def names_in(question: str) -> list[str]:
-    """Return the obvious names in a question: its quotations, else its capitalised words after the first."""
-    quoted = ["".join(groups) for groups in QUOTED.findall(question)]
-    capitalised = [word for word in WORD.findall(question)[1:] if word[0].isupper()]
-    return quoted or capitalised
 
 
 def identifiers_near(answer: Answer, names: Iterable[str], question: str) -> list[str]:
@@ -348,25 +297,6 @@ def identifiers_near(answer: Answer, names: Iterable[str], question: str) -> lis
     return list(dict.fromkeys(found))
 
 
-def grep_then_follow(agent: Agent, question: str) -> None:
-    """Grep the rarest word, then the identifiers near its hits; if there are none, read around the first hit."""
-    names = [name for name in names_in(question) if QUOTED.search(question)] or list(
-        dict.fromkeys(WORD.findall(question))
-    )
-    counts = {name: agent.hits(name) for name in names}
-    rare = sorted((name for name in names if counts[name]), key=lambda name: (counts[name], -len(name)))
-    chosen = rare[: len(names) if QUOTED.search(question) else 1]
-    if not chosen:
-        return
-    first = agent.look(grep, "|".join(rf"\b{re.escape(name)}\b" for name in chosen), context=5, ignore_case=True)
-    found = identifiers_near(first, chosen, question)
-    if found:
-        agent.look(grep, "|".join(map(re.escape, found)), context=5)
-    elif first.lines:
-        hit = next(line for line in first.lines if line.is_hit)
-        agent.look(read, hit.path.rpartition("/")[2], max(hit.number - AROUND_LINES, 1), hit.number + AROUND_LINES)
-
-
 def search_then_follow(agent: Agent, question: str) -> None:
     """Search the question, then the identifiers near the names that it quotes; else read from the best passage on."""
     first = agent.look(search, question)
@@ -379,27 +309,8 @@ def search_then_follow(agent: Agent, question: str) -> None:
         agent.look(read, best.path.rpartition("/")[2], best.number)
 
 
-def search_and_go_on(agent: Agent, question: str) -> None:
-    """Search the question, and take the next passages, too."""
-    first = agent.look(search, question)
-    if first.next:
-        agent.look(search, question, start=first.next["start"])
-
-
 def search_once(agent: Agent, question: str) -> None:
     """Search the question."""
-    agent.look(search, question)
-
-
-def cited_then_search(agent: Agent, question: str) -> None:
-    """Read the citation in the line of the summary that shares most words with the question; then search."""
-    asked = set(words(question))
-    cited = [
-        (line, found) for line in agent.summary.split("\n") for found in re.findall(r"[\w.~-]+:\d+(?:-\d+)?", line)
-    ]
-    if cited:
-        _, pointer = max(cited, key=lambda pair: len(asked & set(words(pair[0]))))
-        agent.look(read, pointer)
     agent.look(search, question)
 
 
@@ -407,54 +318,12 @@ def summary_alone(agent: Agent, question: str) -> None:
     """Run no lookup."""
 
 
-AGENTS = {
-    "summary alone": summary_alone,
-    "grep, then follow": grep_then_follow,
-    "cited lines, then search": cited_then_search,
-    "search once": search_once,
-    "search, and go on": search_and_go_on,
-    "search, then follow": search_then_follow,
-}
-
-
-# --- Baselines
+AGENTS = {"summary alone": summary_alone, "search once": search_once, "search, then follow": search_then_follow}
 
 
 def words(text: str) -> list[str]:
     """Return the words of *text* in lower case."""
     return re.findall(r"[^\W_]+", text.lower())
-
-
-def grepped(units: Mapping[Place, str], question: str) -> list[Place]:
-    """Return the units with the rarest word of the question, in order."""
-    holding = Counter(word for text in units.values() for word in set(words(text)))
-    known = [word for word in dict.fromkeys(words(question)) if holding[word]]
-    rarest = min(known, key=lambda word: (holding[word], -len(word)), default="")
-    return [place for place, text in units.items() if rarest in words(text)]
-
-
-def ranked(units: Mapping[Place, str], question: str) -> list[Place]:
-    """Return the units by BM25, the best first."""
-    split = {place: Counter(words(text)) for place, text in units.items()}
-    mean = statistics.mean(count.total() for count in split.values())
-    scores: Counter[Place] = Counter()
-    for word in set(words(question)):
-        holding = sum(word in count for count in split.values())
-        weight = math.log1p((len(units) - holding + 0.5) / (holding + 0.5))
-        for place, count in split.items():
-            if word in count:
-                damping = 1.2 * (0.25 + 0.75 * count.total() / mean)
-                scores[place] += weight * count[word] * 2.2 / (count[word] + damping)
-    return [place for place, _ in sorted(scores.items(), key=lambda pair: (-pair[1], str(pair[0])))]
-
-
-def seen_whole(units: Mapping[Place, str], places: Iterable[Place]) -> Seen:
-    """Return the lines of these units as seen lines."""
-    return {
-        Place(place.source, place.line + at): line
-        for place in places
-        for at, line in enumerate(units[place].split("\n"))
-    }
 
 
 # --- Figures
@@ -472,44 +341,12 @@ async def replayed(history: History, workspace: LocalWorkspace, size: int) -> st
 
 
 def report(marks: Mapping[str, Sequence[dict[str, bool]]]) -> None:
-    """Print the share of questions by level, for each agent or baseline."""
+    """Print the share of questions by level, for each agent."""
     levels = list(next(iter(marks.values()))[0])
     print(f"  {'':28}" + "".join(f"{level:>10}" for level in levels))
     for name, found in marks.items():
         shares = (sum(mark[level] for mark in found) / len(found) for level in levels)
         print(f"  {name:28}" + "".join(f"{share:>10.0%}" for share in shares))
-
-
-def baselines(history: History, questions: Sequence[Question]) -> dict[str, list[dict[str, bool]]]:
-    """Return the marks of the baselines."""
-    shown: dict[str, Callable[[str], list[Place]]] = {
-        "grep rarest word, first hit": lambda text: grepped(history.units, text)[:1],
-        "grep rarest word, five hits": lambda text: grepped(history.units, text)[:MOST_GREPPED],
-        "BM25 by unit, best": lambda text: ranked(history.units, text)[:1],
-        "BM25 by unit, five best": lambda text: ranked(history.units, text)[:5],
-    }
-    return {
-        name: [question.marks(seen_whole(history.units, choose(question.text))) for question in questions]
-        for name, choose in shown.items()
-    }
-
-
-def answered_by_query(workspace: LocalWorkspace, history: History, questions: Sequence[Question], most: int) -> None:
-    """Print how many of the questions with SQL are answered by one query of *most* tokens.
-
-    The set has the SQL. It expects tables with an owner, whose id is in the headings of the records.
-    """
-    asked = [question for question in questions if isinstance(question, Chained) and question.sql]
-    answered = 0
-    for question in asked:
-        named = [(call_id, name.removesuffix(".txt")) for call_id, name in history.files.items()]
-        used = [(call_id, name) for call_id, name in named if name in question.sql]
-        tables = ", ".join(f"{name} AS ({OWNER} FROM t{place})" for place, (_, name) in enumerate(used, 1))
-        paths = [f"tool_result-{call_id}.txt" for call_id, _ in used]
-        answer = query(workspace, paths, f"WITH {tables} {question.sql}", session=SESSION, max_tokens=most)
-        answered += any(question.is_answered_by(line.content) for line in answer.lines[1:])
-    if asked:
-        print(f"  answered by one query: {answered} of {len(asked)} that come with their SQL")
 
 
 async def compare(history: History, questions: Sequence[Question], size: int, options: argparse.Namespace) -> None:
@@ -521,19 +358,12 @@ async def compare(history: History, questions: Sequence[Question], size: int, op
             marks: dict[str, list[dict[str, bool]]] = {}
             for name, strategy in AGENTS.items():
                 for question in questions:
-                    agent = Agent(workspace, history, summary, options.max_tokens)
+                    agent = Agent(workspace, history, options.max_tokens)
                     if isinstance(question, Remembered):
                         agent.seen.update(known_from(summary, question))
                     strategy(agent, question.text)
                     marks.setdefault(name, []).append(question.marks(agent.seen))
-                    if options.verbose:
-                        print(f"   {name}: {marks[name][-1]} {question.text[:80]}")
             report(marks)
-            answered_by_query(workspace, history, questions, options.max_tokens)
-            asked = [question for question in questions if isinstance(question, Chained)]
-            if options.lookups and asked:
-                outcomes = list(plans.run(options.lookups, workspace, SESSION, asked, options.max_tokens))
-                plans.report(outcomes, asked, verbose=options.verbose)
 
 
 def known_from(summary: str, question: Remembered) -> Seen:
@@ -546,23 +376,6 @@ def known_from(summary: str, question: Remembered) -> Seen:
     }
 
 
-def needed(questions: Sequence[Question], max_tokens: int) -> None:
-    """Print the tokens of the whole evidence, and for how many questions it fits two lookups."""
-    count = default_counter().count
-    sizes = [
-        sum(count("\n".join(record.lines)) for record in question.needed)
-        for question in questions
-        if isinstance(question, Chained) and question.needed
-    ]
-    if sizes:
-        least, middle, most = min(sizes), statistics.median(sizes), max(sizes)
-        fitting = sum(size <= LOOKUPS * max_tokens for size in sizes)
-        print(
-            f" needed: {least:,} to {most:,} tokens, median {middle:,.0f}; "
-            f"within two lookups: {fitting} of {len(questions)}"
-        )
-
-
 def main() -> None:
     """Read the arguments and print a table for each set and window."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -570,8 +383,6 @@ def main() -> None:
     parser.add_argument("--contextbench", type=Path, help="a directory with questions.jsonl and files/")
     parser.add_argument("--size", type=int, action="append", help="tokens of the window; may be repeated")
     parser.add_argument("--max-tokens", type=int, default=2_000, help="tokens of each lookup")
-    parser.add_argument("--lookups", type=Path, help="a file of lookups to run for context-bench, see plans.py")
-    parser.add_argument("--verbose", action="store_true", help="also print each question")
     options = parser.parse_args()
     sets = {
         "LongMemEval": partial(longmemeval, options.longmemeval),
@@ -582,8 +393,6 @@ def main() -> None:
             continue
         history, questions = load()
         print(f"{name}: {len(history.messages)} messages, {len(questions)} questions")
-        needed(questions, options.max_tokens)
-        report(baselines(history, questions))
         for size in options.size or [8_000, 32_000]:
             asyncio.run(compare(history, questions, size, options))
 

@@ -1,17 +1,13 @@
 """A hit of `grep`, and a passage of `search`, names the call that its lines belong to."""
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from object_workspace import Objects, pushed
 
 from buoyline import ContextConfig, ContextWindow
 from buoyline.lookups import grep, search
-from buoyline.lookups.calls import MAX_ARGUMENT_CHARS, telling_argument
-from buoyline.messages import Text, ToolResult
 from buoyline.tokens import default_counter
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace, ReadableWorkspace
 
@@ -73,13 +69,13 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> LocalWorkspace:
     return workspace
 
 
-@pytest.fixture(scope="module", params=["disk", "memory", "objects"])
+@pytest.fixture(scope="module", params=["disk", "memory"])
 def workspace(request: pytest.FixtureRequest, local: LocalWorkspace) -> ReadableWorkspace:
     if request.param == "memory":
         memory = MemoryWorkspace()
         asyncio.run(fill(memory))
         return memory
-    return local if request.param == "disk" else pushed(local, Objects())
+    return local
 
 
 def _rows(text: str) -> list[str]:
@@ -108,14 +104,6 @@ def test_each_group_of_hits_is_below_the_call_that_it_belongs_to(workspace: Read
     ]
 
 
-def test_the_heading_of_a_message_that_is_one_result_belongs_to_its_call(workspace: ReadableWorkspace) -> None:
-    assert _rows(grep(workspace, "^## 4 .* Bash", "transcript.md", session="s1").text) == [
-        "== sessions/s1/transcript.md",
-        "@ Bash cat needles.log \u00b7 03-04 05:06",
-        "25: ## 4 tool \u00b7 Bash \u00b7 2026-03-04T05:06:07.000Z",
-    ]
-
-
 def test_hits_in_a_stored_result_are_below_the_call_that_made_it(workspace: ReadableWorkspace) -> None:
     answer = grep(workspace, "needle", "tool_result-*.txt", session="s1", context=1)
     assert _rows(answer.text)[:3] == [
@@ -124,15 +112,6 @@ def test_hits_in_a_stored_result_are_below_the_call_that_made_it(workspace: Read
         "7- line 6",
     ]
     assert answer.text.count("@ ") == 1
-
-
-def test_the_newest_hits_name_their_calls_too(workspace: ReadableWorkspace) -> None:
-    assert _rows(grep(workspace, "needle", "transcript.md", session="s1", last=True).text)[1:5] == [
-        "30: Where is the needle?",
-        "@ Bash cat needles.log \u00b7 03-04 05:06",
-        "23: command: cat needles.log",
-        "@ Read \u2026/long/way/to/a/directory/of/some/depth/with/a/file/needle.py \u00b7 03-04 05:06",
-    ]
 
 
 def test_a_passage_within_a_result_is_below_its_call(workspace: ReadableWorkspace) -> None:
@@ -147,15 +126,6 @@ def test_an_answer_with_calls_keeps_its_tokens(local: LocalWorkspace) -> None:
             answer = grep(local, "needle", session="s1", last=last, max_tokens=max_tokens)
             assert default_counter().count(answer.text) <= max_tokens
             assert answer.lines
-
-
-async def test_a_result_whose_call_is_not_archived_has_the_name_of_its_tool(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path, durability="off")
-    await workspace.store_result("s1", ToolResult("c1", "Bash", (Text("a needle"),)))
-    await workspace.store_result("s1", ToolResult("c2", "", (Text("a needle"),)))
-    named, nameless = grep(workspace, "needle", session="s1").text.split("== ")[1:]
-    assert named.splitlines()[1].startswith("@ Bash \u00b7 ")
-    assert nameless.splitlines() == ["sessions/s1/tool_result-c2.txt", "1: a needle"]
 
 
 async def test_a_line_that_only_looks_like_a_call_names_none(tmp_path: Path) -> None:
@@ -177,39 +147,3 @@ async def test_hits_in_a_damaged_session_are_shown_without_calls(tmp_path: Path)
     assert "@ " not in answer.text
     (tmp_path / "sessions" / "s1" / "journal.jsonl").unlink()
     assert grep(workspace, "needle", ["transcript.md", "tool_result-c1.txt"], session="s1").total == 12
-
-
-@pytest.mark.parametrize(
-    ("arguments", "shown"),
-    [
-        ('{"count": 3, "query": "tides\\nof Eskhaven"}', "tides of Eskhaven"),
-        ('{"path": "' + "/d" * 60 + '"}', "\u2026" + "/d" * (MAX_ARGUMENT_CHARS // 2)),
-        ('{"command": "' + "word " * 60 + '"}', ("word " * 60)[:MAX_ARGUMENT_CHARS] + "\u2026"),
-        ('{"todos": [1, 2]}', ""),
-        ("not json", "not json"),
-        ("[" * 100_000, "[" * MAX_ARGUMENT_CHARS + "\u2026"),
-        ("{}", ""),
-        (json.dumps({"text": "\u202ehidden"}), "\\u202ehidden"),
-    ],
-)
-def test_the_row_of_a_call_has_its_first_text(arguments: str, shown: str) -> None:
-    assert telling_argument(arguments) == shown
-
-
-def test_hits_are_found_whichever_record_of_the_journal_is_damaged(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-
-    async def archive_one_by_one() -> None:
-        for message in CONVERSATION:
-            await workspace.archive("s1", [message], dialect="anthropic")
-
-    asyncio.run(archive_one_by_one())
-    journal = tmp_path / "sessions" / "s1" / "journal.jsonl"
-    records = journal.read_bytes().splitlines(keepends=True)
-    expected = {(line.path, line.number) for line in grep(workspace, "needle", session="s1").lines}
-    for damaged in range(len(records)):
-        journal.write_bytes(b"".join([*records[:damaged], b"#" * 20 + records[damaged][20:], *records[damaged + 1 :]]))
-        unread = LocalWorkspace(tmp_path)
-        shown = grep(unread, "needle", session="s1").lines
-        assert {(line.path, line.number) for line in shown} == expected, damaged
-        assert search(unread, "needle", session="s1").lines, damaged

@@ -47,16 +47,10 @@ def _run(*args: str, workdir: Path | None = None, env: dict[str, str | None] | N
 @pytest.mark.parametrize(
     "args",
     [
-        ("query", "SELECT nope FROM t1", "head.csv"),
-        ("query", "SELECT nope FROM t1", "keys.json"),
-        ("query", "SELECT * FROM t1", "head.csv"),
         ("read", f"{HOSTILE}.txt"),
         ("show", HOSTILE),
         ("show", "s1"),
         ("grep", f"{HOSTILE}("),
-        ("retrieve", HOSTILE),
-        ("retrieve", HOSTILE, "--json"),
-        ("glob", HOSTILE, "--json"),
         ("convert", "s1", "--to", "openai"),
         ("convert", "s1", "--to", "anthropic"),
         ("convert", "s1", "--to", "anthropic", "--json"),

@@ -10,7 +10,8 @@ import pytest
 
 from buoyline import ContextConfig, ContextWindow
 from buoyline.errors import BuoylineError, ConfigError, InvalidNameError, StorageError
-from buoyline.lookups import glob, grep, lookup_tools, query, read, retrieval_tool, retrieve
+from buoyline.lookups import grep, lookup_tools, read
+from buoyline.lookups.retrieve import retrieve
 from buoyline.maintenance.verify import verify
 from buoyline.workspace import LocalWorkspace
 
@@ -59,9 +60,7 @@ def test_lookups_take_the_mapped_path_and_the_real_one_and_answer_with_the_first
     assert len(set(answers)) == 1
     assert "step 711: FAILED E42" in answers[0]
     assert grep(workspace, "E42", f"{SHOWN}/{name}:700-720").total == 1
-    assert glob(workspace, f"{SHOWN}/sessions/s1/tool_result-c?.txt").total == 10
-    assert "3001" in query(workspace, f"{SHOWN}/{name}", "SELECT count(*) AS n FROM lines").text
-    assert retrieve(workspace, f"{SHOWN}/{name}:712-713").total == 3_001
+    assert grep(workspace, "E42", f"{SHOWN}/sessions/s1/tool_result-c?.txt").total == 10
     (found,) = retrieve(workspace, "c20").media
     assert found.path == f"{SHOWN}/{workspace.files.names('data')[0].join(('data/', ''))}"
 
@@ -70,8 +69,7 @@ def test_no_error_shows_an_agent_the_real_path(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path / "w", shown_as=SHOWN)
     asyncio.run(run(workspace))
     (tmp_path / "w" / "sessions" / "s1" / "link.txt").symlink_to("/etc/passwd")
-    (tmp_path / "w" / "own.txt").write_text("not JSON, nor a table\n")
-    tools = {tool.name: tool for tool in (*lookup_tools(workspace), retrieval_tool(workspace))}
+    tools = {tool.name: tool for tool in lookup_tools(workspace)}
 
     def asked(tool: str, **arguments: str) -> str:
         return asyncio.run(tools[tool].call(**arguments))
@@ -80,12 +78,10 @@ def test_no_error_shows_an_agent_the_real_path(tmp_path: Path) -> None:
         for answer in (
             asked("read", path=path),
             asked("grep", pattern="x", path=path),
-            asked("query", path=path, expression="@"),
-            asked("retrieve_offloaded_content", reference=path),
+            asked("search", query="x", path=path),
         ):
             assert answer.startswith("Error: ")
             assert str(tmp_path) not in answer
-    assert f"{SHOWN}/own.txt" in asked("query", path="own.txt", expression="@")
     with pytest.raises(StorageError, match=str(tmp_path)):
         read(workspace, "sessions/s1/link.txt")
 
@@ -127,7 +123,6 @@ async def test_what_the_context_of_a_moved_workspace_names_is_still_found(tmp_pa
         assert read(workspace, path, session="s1").lines
         assert retrieve(workspace, path, session="s1").text
         assert grep(workspace, ".", path, session="s1").total
-    assert query(workspace, result, "SELECT count(*) FROM lines", session="s1").lines
     (blob,) = (new / "data").iterdir()
     assert retrieve(workspace, f"{old}/data/{blob.name}", session="s1").media
 

@@ -642,7 +642,7 @@ def test_lines_of_a_picture_cannot_be_asked_for(options: dict[str, Any], storage
 def test_the_lookups_are_tools_and_their_answers_stay(workdir: Path) -> None:
     look = [call("grep", {"pattern": "line 1299"}, "call_2")]
     agent = run(WorkspaceOffloader(workdir, 100, 50, tool_rules={"*": ToolRule(limit=2)}), tool_giving(lines()), look)
-    assert {"read", "grep", "search", "glob", "query"} <= set(agent.tool_names)
+    assert {"read", "grep", "search"} <= set(agent.tool_names)
     assert "1300" in text_of(agent, 1)
     assert "Whole result" not in text_of(agent, 1)
 
@@ -736,17 +736,14 @@ def test_an_agent_with_its_old_messages_retrieves_its_old_results(kept: str, wor
 LOOKS: dict[str, tuple[dict[str, Any], str]] = {
     "grep": ({"pattern": "line 1299"}, "1300: line 1299"),
     "search": ({"query": "line 1299"}, "line 1299"),
-    "glob": ({"pattern": "tool_result-*.txt"}, "tool_result-call_1.txt"),
     "read": ({"path": "tool_result-call_1.txt", "start": 1300}, "line 1299"),
-    "query": ({"path": "tool_result-call_1.txt", "expression": "SELECT count(*) FROM t1"}, "1"),
 }
 
 
 @pytest.mark.parametrize("name", LOOKS)
 @pytest.mark.parametrize("has_own", [False, True])
 def test_an_agents_lookups_reach_the_results_that_its_messages_name(name: str, has_own: bool, workdir: Path) -> None:  # noqa: FBT001 - a parameter
-    shown = json.dumps([{"note": f"line {number}"} for number in range(1_300)]) if name == "query" else lines()
-    before = run(WorkspaceOffloader(workdir), tool_giving(shown))
+    before = run(WorkspaceOffloader(workdir), tool_giving(lines()))
     arguments, expected = LOOKS[name]
     own: list[Any] = [[call("loud", {}, "call_5")]] if has_own else []
     after = Agent(
@@ -760,7 +757,7 @@ def test_an_agents_lookups_reach_the_results_that_its_messages_name(name: str, h
     answer = text_of(after, 1 + has_own)
     assert expected in answer
     assert not answer.startswith("Error")
-    if has_own and name in {"grep", "glob"}:
+    if has_own and name == "grep":
         assert all(f"sessions/{session_of(agent)}" in answer for agent in (before, after))
 
 

@@ -22,9 +22,6 @@ LEAST_TOKENS_TO_NAME: Final = 300
 Counter = TokenCounter | Callable[[str], int]
 """Counts tokens."""
 
-Spelling = Callable[[Mapping[str, Any]], str]
-"""Takes the arguments of the next call that differ and returns words that say how to go on."""
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -34,7 +31,7 @@ class Line:
         path: The file, relative to the workdir.
         number: The line's number in the file, 1-based, as ``grep -n`` and ``sed`` count.
         column: The character of the line that `content` begins with, 1-based.
-        content: Decoded, without the line's end; at most 1,000 characters unless the caller asked for the whole.
+        content: Decoded, without the line's end; at most 1,000 characters.
         rest: How many characters of the line follow `content`.
         is_abridged: Whether the answer ends the line here although the line goes on.
         is_hit: Whether the line matches the search.
@@ -80,10 +77,9 @@ class Answer:
 
     Attributes:
         text: For the agent; never more tokens than the caller allowed.
-        path: The file that was read, relative to the workdir; empty for `grep` and `glob`.
-        lines: The lines that `text` shows, in order; none for `glob`.
-        paths: The paths that `text` shows for `glob`, relative to the workdir, directories with a ``/`` at the end.
-        total: The number of lines of the file, of hits or of paths.
+        path: The file that was read, relative to the workdir; empty for `grep` and `search`.
+        lines: The lines that `text` shows, in order.
+        total: The number of lines of the file, of hits or of passages.
         next: Arguments that make the same lookup go on where this answer ends; empty at the end.
         unread: Why files and directories could not be read that were to be searched, by path; the answer is without
             them.
@@ -92,7 +88,6 @@ class Answer:
     text: str
     path: str = ""
     lines: tuple[Line, ...] = ()
-    paths: tuple[str, ...] = ()
     total: int = 0
     next: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unread: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -193,9 +188,9 @@ class AnswerBudget:
         return self.max_tokens is None or not self._counter.exceeds(text, self.max_tokens)
 
 
-def cut_row(following: Mapping[str, Any], spelling: Spelling) -> str:
+def cut_row(following: Mapping[str, Any]) -> str:
     """Return the last row of an answer, which says how to go on; empty at the end."""
-    return f"[Cut here. To go on, {spelling(following)}]\n" if following else ""
+    return f"[Cut here. To go on, {as_arguments(following)}]\n" if following else ""
 
 
 def unread_row(unread: Unread, max_tokens: int) -> str:
@@ -216,7 +211,7 @@ def reasons(unread: Unread) -> Mapping[str, str]:
 
 
 def as_arguments(position: Mapping[str, Any]) -> str:
-    """Say how to go on to a caller of a function or a tool."""
+    """Say how to go on."""
     return "repeat the call with " + ", ".join(f"{name}={value!r}" for name, value in position.items())
 
 

@@ -17,15 +17,13 @@ from buoyline.lookups.answer import (
     AnswerBudget,
     Counter,
     Line,
-    Spelling,
-    as_arguments,
     cut_row,
     reasons,
     shown_path,
     unread_row,
 )
 from buoyline.lookups.calls import Calls, owner_row
-from buoyline.lookups.glob import files_to_search, newest_first, rank_of
+from buoyline.lookups.files import files_to_search, newest_first, rank_of
 from buoyline.lookups.hits import Deadline, Found, LineHit, LineRanges, Search, find, hits_in_ranges, search_for
 from buoyline.lookups.lines import blocks_from_end, lines_around
 from buoyline.lookups.paths import PLACE
@@ -57,16 +55,14 @@ def grep(
     last: bool = False,
     after: str = "",
     session: str | None = None,
-    confined: bool = False,
     timeout_s: float | None = None,
     max_tokens: int = 2_000,
     counter: Counter | None = None,
-    spelling: Spelling = as_arguments,
 ) -> Answer:
     """Search files of the workspace line by line.
 
     *pattern* is a regular expression in RE2 syntax, or plain text with *literal*. *path* is a file, the lines of a
-    citation, a directory with everything below it, a glob such as ``tool_result-*.txt``, or several of these; None
+    citation, a directory with everything below it, names such as ``tool_result-*.txt``, or several of these; None
     searches all that was archived or offloaded: transcripts, and tool results in their readable form. The time is
     linear in the bytes that are searched, for any pattern, and no file is held whole; after *timeout_s* seconds the
     answer has the hits so far.
@@ -98,7 +94,7 @@ def grep(
     deadline = Deadline(timeout_s)
     search = search_for(pattern, deadline, literal=literal, ignore_case=ignore_case)
     unread: Unread = {}
-    ranges = files_to_search(workspace, path, session, unread, confined=confined)
+    ranges = files_to_search(workspace, path, session, unread)
     ranges = newest_first(workspace, ranges) if last else ranges
     texts = Texts(workspace)
     found = find(texts, ranges, search, _shown_up_to(after, list(ranges), last=last), unread, last=last)
@@ -113,7 +109,7 @@ def grep(
     listed_chars = int(max_tokens * _LISTED_CHARS_PER_TOKEN) if max_tokens >= LEAST_TOKENS_TO_NAME else 0
     calls = Calls(workspace)
     row, befores = unread_row(unread, max_tokens), _befores(lines)
-    page = _Page(found, suggestion, row, spelling, len(lines), befores, context > 0, listed_chars, last, calls)
+    page = _Page(found, suggestion, row, len(lines), befores, context > 0, listed_chars, last, calls)
     shown = budget.fill(lines, page)
     shown = shown[: max((end for end in blocks if end <= len(shown)), default=0)] if last else shown
     if not any(line.is_hit for line in shown):
@@ -158,13 +154,17 @@ def _shown_up_to(after: str, names: Sequence[str], *, last: bool) -> Callable[[s
 
 def _suggestion(texts: Texts, ranges: LineRanges, pattern: str, *, literal: bool) -> str:
     """Return a row about hits without regard to case, or about similar words; empty if there are neither."""
-    folded = search_for(pattern, Deadline(_MAX_LOOKING_S), literal=literal, ignore_case=True)
+    try:
+        folded = search_for(pattern, Deadline(_MAX_LOOKING_S), literal=literal, ignore_case=True)
+    except ConfigError:  # too large with both cases of each letter
+        return ""
     hits = list(itertools.islice(_hits(texts, ranges, folded), _MAX_HITS))
     if hits:
         count = f"{len(hits):,}{' or more' if len(hits) == _MAX_HITS else ''} hit{'' if len(hits) == 1 else 's'}"
         path, first = hits[0]
         place = f"{shown_path(path)}:{first.number}"
-        return f"[With ignore_case {count}{f', the first in {place}' if len(place) <= _MAX_PLACE_CHARS else ''}.]\n"
+        first_place = f", the first in {place}" if len(place) <= _MAX_PLACE_CHARS else ""
+        return f"[Without regard to case, as with (?i), {count}{first_place}.]\n"
     words = _near_words(texts, ranges, pattern) if _WORD.fullmatch(pattern) else []
     return f"[Words that are near: {', '.join(words)}.]\n" if words else ""
 
@@ -225,7 +225,6 @@ class _Page:
     found: Found
     suggestion: str
     unread: str
-    spelling: Spelling
     count: int
     befores: Mapping[tuple[str, int, int], Line]
     has_context: bool
@@ -281,11 +280,10 @@ class _Page:
     def _footer(self, lines: Sequence[Line]) -> str:
         parts = ""
         if any(line.is_part for line in lines):
-            how = "read with start=line, column=column shows it from there."
-            parts = f"[line:column: marks a part of a long line; {how}]\n"
+            parts = "[line:column: marks a part of a long line.]\n"
         following = self.following(lines)
         if following:
-            return f"{parts}{self._left(lines)}{cut_row(following, self.spelling)}"
+            return f"{parts}{self._left(lines)}{cut_row(following)}"
         if self.found.stopped_in and lines:
             return f"{parts}[The time was up in {shown_path(self.found.stopped_in)}: search fewer files at once.]\n"
         if lines and len(lines) < self.count:

@@ -10,17 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from buoyline.lookups.patterns import CompiledPattern, FindFirst, compile_pattern
+from buoyline.lookups.patterns import FindFirst, compile_pattern
 from buoyline.lookups.sources import ByteSource, Unread, noting_unread, pieces, require_some_read
 from buoyline.previews.source import MAX_LINE_CHARS
 
 OVERLAP_BYTES = 4096
 """In a line over `BLOCK_BYTES`, a match of up to this size is always found; a longer one may be missed."""
 
-BLOCK_BYTES = (1 << 20) + OVERLAP_BYTES  # so that `blocks` need not cut chunks of a megabyte
-
-# RE2 cannot be interrupted. The slowest patterns take 0.7 s for a block; then the deadline is checked.
-_BLOCK_STEPS = 10**8
+BLOCK_BYTES = (1 << 18) + OVERLAP_BYTES
+"""Before each block the deadline is checked: RE2 cannot be interrupted."""
 
 _CHARS_BEFORE_MATCH = 100
 _SHOWN_BYTES_FROM_MATCH = MAX_LINE_CHARS - _CHARS_BEFORE_MATCH
@@ -67,10 +65,10 @@ class SearchBlock(NamedTuple):
 
 def hits(
     chunks: Iterable[bytes],
-    pattern: CompiledPattern,
+    find_first: FindFirst,
     *,
     is_over: Callable[[], bool] = lambda: False,
-    block_bytes: int | None = None,
+    block_bytes: int = BLOCK_BYTES,
     overlap_bytes: int = OVERLAP_BYTES,
 ) -> Iterator[LineHit]:
     """Yield the hits of a pattern in a file, in order.
@@ -78,16 +76,13 @@ def hits(
     A line of up to 1,000 characters is one hit, however often it matches. A longer line has a hit for about each 1,000
     characters with a match, so that every match can be reached. The hits of a line depend on that line alone, not on
     the *chunks*, none of which may be empty. *is_over*, called before each block and after each hit, returns whether to
-    stop. *block_bytes* of one line are searched at once, by default a size that suits the pattern, and *overlap_bytes*
-    of them again with the next ones.
+    stop. *block_bytes* of one line are searched at once, and *overlap_bytes* of them again with the next ones.
     """
     newest, searched = LineHit(0, 0), 0
-    if block_bytes is None:
-        block_bytes = max(2 * overlap_bytes, min(BLOCK_BYTES, _BLOCK_STEPS // pattern.program_size))
     for block in blocks(chunks, block_bytes, overlap_bytes):
         if is_over():
             return
-        for hit, shown in _hits_in(block, pattern.find_first, searched):
+        for hit, shown in _hits_in(block, find_first, searched):
             searched = shown
             if hit > newest:  # a line that is not long has one hit, and may still have several windows
                 newest = hit
@@ -204,7 +199,7 @@ class Deadline:
 class Search:
     """A pattern and a deadline."""
 
-    pattern: CompiledPattern
+    find_first: FindFirst
     deadline: Deadline
 
 
@@ -278,7 +273,7 @@ def hits_in_ranges(
 ) -> Iterator[LineHit]:
     """Yield the hits in some lines of file *name*, in order, up to the deadline."""
     last = max(last for _, last in ranges)
-    for hit in hits(source.chunks(name), search.pattern, is_over=search.deadline.is_over):
+    for hit in hits(source.chunks(name), search.find_first, is_over=search.deadline.is_over):
         if hit.number > last:
             return
         if any(first <= hit.number <= last for first, last in ranges):
@@ -307,6 +302,6 @@ def last_hits_in_ranges(
         content = pieces(source, name, start.offset, end.offset)
         numbered = [
             LineHit(hit.number + start.number - 1, hit.column, hit.offset + start.offset)
-            for hit in hits(content, search.pattern, is_over=search.deadline.is_over)
+            for hit in hits(content, search.find_first, is_over=search.deadline.is_over)
         ]
         yield from (hit for hit in reversed(numbered) if any(first <= hit.number <= last for first, last in ranges))

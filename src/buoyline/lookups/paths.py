@@ -10,7 +10,6 @@ import errno
 import hashlib
 import itertools
 import os
-import posixpath
 import re
 import stat
 import sys
@@ -31,9 +30,6 @@ from buoyline.lookups.sources import (
     records_of,
 )
 from buoyline.workspace import Files, ReadableWorkspace, Status, layout
-
-LEAST_BEGINNING_CHARS = 4
-"""A shorter beginning of an id is probably a mistake."""
 
 MAX_NEAR = 3
 """How many names an error suggests; a session may have thousands of results."""
@@ -77,9 +73,9 @@ def directories_of(workspace: ReadableWorkspace, session: str | None) -> list[st
 def files_named(workspace: ReadableWorkspace, name: str, session: str | None) -> list[str]:
     """Return the files that *name*, without ``:120-135``, may mean, relative to the workdir.
 
-    These are the files and sections of that name; else the results of the call with that id; else those of calls whose
-    id begins with it. ``tool_result-<id>.txt`` also counts as an id. A result with a view is represented by the view,
-    whose lines stubs and citations count. Only *session* is looked in, unless it is None.
+    These are the files and sections of that name; else the results of the call with that id. ``tool_result-<id>.txt``
+    also counts as an id. A result with a view is represented by the view, whose lines stubs and citations count. Only
+    *session* is looked in, unless it is None.
     """
     listed = {directory: workspace.files.names(directory) for directory in directories_of(workspace, session)}
     same = [f"{directory}/{name}" for directory, names in listed.items() if name in names and name[0] != "."]
@@ -87,15 +83,13 @@ def files_named(workspace: ReadableWorkspace, name: str, session: str | None) ->
     if same or not name:
         return same
     ids = {name, name.removeprefix(_RESULT_PREFIX).removesuffix(".txt").removesuffix(".view")} - {""}
-    calls = [
-        (call_id, f"{directory}/{file}")
+    found = [
+        f"{directory}/{file}"
         for directory, names in listed.items()
         if any("~" in entry or entry.startswith(tuple(f"{_RESULT_PREFIX}{each}" for each in ids)) for entry in names)
         for call_id, file in _results_in(workspace, directory, names)
+        if call_id in ids
     ]
-    exact = [file for call_id, file in calls if call_id in ids]
-    beginnings = tuple(each for each in ids if len(each) >= LEAST_BEGINNING_CHARS)
-    found = exact or [file for call_id, file in calls if call_id.startswith(beginnings)]
     views = {file: layout.view_name(file) for file in found}
     return [file if workspace.files.size(views[file]) is None else views[file] for file in found]
 
@@ -139,6 +133,7 @@ _LINES = re.compile(r"[0-9]{1,15}(?:-[0-9]{1,15})?(?:,[0-9]{1,15}(?:-[0-9]{1,15}
 _FROM_END = re.compile(r"-([0-9]{1,15})(?:--([0-9]{1,15}))?")
 _CITATION = re.compile(r"(.+?):([0-9,-]+)", re.DOTALL)
 _MAX_LISTED = 4
+_MAX_NAMED = 20
 _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 
 
@@ -172,17 +167,15 @@ class FileLines(NamedTuple):
         return merged
 
 
-def resolve_path(
-    workspace: ReadableWorkspace, path: str, session: str | None = None, *, confined: bool = False
-) -> FileLines:
+def resolve_path(workspace: ReadableWorkspace, path: str, session: str | None = None) -> FileLines:
     """Find the file or directory, and the lines, that *path* means.
 
     *path* is absolute below the workdir, or relative to the directory of *session* or to the workdir, or a
     ``workspace:///data/`` reference, or the absolute path that a file of a session or a blob had before the workspace
-    was moved. Else it is the plain name of a file, a section such as ``summary 3`` or ``summaries.jsonl:3``, the id of
-    a call or the unique beginning of an id; with *session* only its names and ids count. ``:120``, ``:120-135`` or
-    ``:120-135,141`` after it cites these lines, ``:-60`` the last 60, and ``:-60--20`` these without the last 19. The
-    brackets of a citation may be there.
+    was moved. Else it is the plain name of a file, a section such as ``summary 3`` or ``summaries.jsonl:3``, or the id
+    of a call. With *session* only its files and blobs can be reached. ``:120``, ``:120-135`` or ``:120-135,141`` after
+    it cites these lines, ``:-60`` the last 60, and ``:-60--20`` these without the last 19. The brackets of a citation
+    may be there.
 
     Raises:
         ConfigError: *path* cites something that cannot be lines.
@@ -197,7 +190,7 @@ def resolve_path(
     for spelled in spellings(path):
         for name, lines in _readings(spelled):
             try:
-                found = _existing(workspace, name, directory, confined=confined)
+                found = _existing(workspace, name, directory)
             except InvalidNameError as error:  # it may still be a citation or an id
                 refused = refused or error
                 continue
@@ -207,20 +200,20 @@ def resolve_path(
         for name, lines in _readings(spelled):
             if found := _file_named(workspace, name, session):
                 return _cited(workspace, found, lines)
-    raise refused or _nothing(workspace, path, session, confined=confined)
+    raise refused or _nothing(workspace, path, session)
 
 
-def resolve_file(
-    workspace: ReadableWorkspace, path: str, session: str | None = None, *, confined: bool = False
-) -> FileLines:
+def resolve_file(workspace: ReadableWorkspace, path: str, session: str | None = None) -> FileLines:
     """Find the file that *path* means. Raises as `resolve_path`.
 
     Raises:
         NotFoundError: It is a directory.
     """
-    resolved = resolve_path(workspace, path, session, confined=confined)
+    resolved = resolve_path(workspace, path, session)
     if not resolved.name or workspace.files.is_directory(resolved.name):
-        raise NotFoundError("file", path, f"it is a directory; glob({posixpath.join(resolved.name, '*')!r}) lists it")
+        names = [shown_path(name) for name in workspace.files.names(resolved.name) if not name.startswith(".")]
+        more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+        raise NotFoundError("file", path, f"it is a directory of {', '.join(names[:_MAX_NAMED]) or 'nothing'}{more}")
     return resolved
 
 
@@ -304,7 +297,7 @@ def _from_end(workspace: ReadableWorkspace, name: str, first: int, last: int) ->
     return FileLines(name, max(total - first + 1, 1), max(total - last + 1, 1), is_from_end=True)
 
 
-def _nothing(workspace: ReadableWorkspace, path: str, session: str | None, *, confined: bool) -> NotFoundError:
+def _nothing(workspace: ReadableWorkspace, path: str, session: str | None) -> NotFoundError:
     *_, (named, _) = _readings(path)
     if is_section_name(named.rpartition("/")[2]):
         counts = [count_summaries(workspace, directory) for directory in directories_of(workspace, session)]
@@ -312,23 +305,19 @@ def _nothing(workspace: ReadableWorkspace, path: str, session: str | None, *, co
         return NotFoundError(
             "section", shortened(path), f"the session has {count:,} summar{'y' if count == 1 else 'ies'}"
         )
-    own = [] if confined else [name for name in workspace.files.names("") if not name.startswith(".")]
+    own = [] if session is not None else [name for name in workspace.files.names("") if not name.startswith(".")]
     names = near(named, [*own, *names_in(workspace, session)])
     nearest = f"; near are {', '.join(map(shown_path, names))}" if names else ""
-    root = shown_path(workspace.roots[0])
-    place = f"session {session!r}" if session is not None else f"{root} and its sessions"
-    place += f" and {root}" if session is not None and not confined else ""
-    return NotFoundError(
-        "file", shortened(path), f"looked in {place}{nearest}; glob lists those there are; links are not followed"
-    )
+    place = f"session {session!r}" if session is not None else f"{shown_path(workspace.roots[0])} and its sessions"
+    return NotFoundError("file", shortened(path), f"looked in {place}{nearest}; links are not followed")
 
 
-def _existing(workspace: ReadableWorkspace, path: str, directory: str, *, confined: bool) -> str | None:
-    """Return the name of the file or directory at *path*, in the session's *directory* first; None without one."""
+def _existing(workspace: ReadableWorkspace, path: str, directory: str) -> str | None:
+    """Return the name of the file or directory at *path*, of the session in *directory* if that is given, or None."""
     parts = _parts(path)
     is_outside = parts.is_absolute() and not any(parts.is_relative_to(root) for root in workspace.roots)
     names = _names_elsewhere(parts) if is_outside else _names(workspace, path, directory)
-    if confined:
+    if directory:
         names = [name for name in names if f"{name}/".startswith(f"{directory}/") or layout.digest_in(name) is not None]
     found = next((name for name in names if _is_there(workspace, name)), None)
     if is_outside and found is None:

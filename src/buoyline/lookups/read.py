@@ -1,9 +1,8 @@
 """`read`: lines of a file, by number."""
 
 import codecs
-import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +13,13 @@ from buoyline.lookups.answer import (
     AnswerBudget,
     Counter,
     Line,
-    Spelling,
     as_arguments,
     cut_row,
     shown_path,
 )
-from buoyline.lookups.lines import count_lines, fragments, lines_from, lines_of, windows
+from buoyline.lookups.lines import count_lines, lines_of
 from buoyline.lookups.paths import resolve_file
 from buoyline.lookups.sources import Texts, require_workspace
-from buoyline.previews.source import MAX_LINE_CHARS
 from buoyline.workspace import ReadableWorkspace, layout
 
 _SNIFFED_BYTES = 1 << 13
@@ -78,35 +75,24 @@ def begins_as_text(head: bytes) -> bool:
     return b"\0" not in head
 
 
-MAX_WHOLE_CHARS = 20_000_000
-"""The most that `whole` shows: no context takes more."""
-
-
 def read(
     workspace: ReadableWorkspace,
     path: str,
     start: int = 1,
     end: int | None = None,
     *,
-    column: int = 1,
-    whole: bool = False,
     session: str | None = None,
-    confined: bool = False,
     max_tokens: int = 2_000,
     counter: Counter | None = None,
-    spelling: Spelling = as_arguments,
 ) -> Answer:
     """Read lines of a file in the workspace.
 
-    A line over 1,000 characters is cut there, with the column to go on from, so that one long line does not hide those
-    after it. A single line, or the first one if *column* is given, is shown as far as the budget allows. The time grows
-    with the size of the file, the memory does not.
+    A line over 1,000 characters is cut there, so that one long line does not hide those after it; `grep` shows the
+    parts of it that match. The time grows with the size of the file, the memory does not.
 
     *path* is absolute below the workdir, or relative to it; a citation such as ``transcript.md:120-135`` means its
     lines only, and ``transcript.md:-60`` the last 60. *start* and *end* count from 1 and are included; ``-60`` begins
-    with the 60th line from the end, and None is the end of the file. *column* is the character of line *start* to begin
-    with, from 1. *whole* shows every line in full and ignores *max_tokens*, up to 20 million characters. For the other
-    arguments see `buoyline.lookups`.
+    with the 60th line from the end, and None is the end of the file. For the other arguments see `buoyline.lookups`.
 
     Returns:
         At least one line, or a part of one, unless the file ends before *start*. Invalid UTF-8 becomes U+FFFD; control
@@ -114,9 +100,8 @@ def read(
         size. Of lines that are counted from the end, the budget cuts the first ones.
 
     Raises:
-        ConfigError: *workspace* is no workspace; *start* is 0, *end* or *column* is below 1, or *end* is before
-            *start*; *path* cites something that cannot be lines, or no line from *start* to *end*; *max_tokens* is too
-            small; or *whole* asks for more than 20 million characters.
+        ConfigError: *workspace* is no workspace; *start* is 0, *end* is below 1 or before *start*; *path* cites
+            something that cannot be lines, or no line from *start* to *end*; or *max_tokens* is too small.
         InvalidNameError: *path* leads out of the workspace or to a hidden file.
         NotFoundError: There is no such file or session, or it is a directory.
         StorageError: It is not a regular file or cannot be read.
@@ -124,9 +109,7 @@ def read(
     require_workspace(workspace)
     if not start:
         raise ConfigError("start", "0 is no line; lines count from 1, and from the end with -1")
-    if column < 1:
-        raise ConfigError("column", f"{column} is too small; it counts from 1")
-    resolved = resolve_file(workspace, path, session, confined=confined)
+    resolved = resolve_file(workspace, path, session)
     texts = Texts(workspace)
     described = description_of(texts, resolved.name)
     if described is not None:
@@ -142,15 +125,11 @@ def read(
         first, last = ranges[0][0], ranges[-1][1]
     elif first <= last:
         raise ConfigError("start", f"{path!r} cites none of the lines {first:,} to {last:,}")
-    is_from_end = (start < 0 or (start == 1 and resolved.is_from_end)) and column == 1 and first < last
-    budget = AnswerBudget(None if whole else max_tokens, counter)
-    page = LinePage(shown_path(resolved.name), first, last, total, spelling, is_from_end)
-    if whole:
-        lines = _whole_lines(texts, resolved.name, ranges, column)
-    elif is_from_end:
-        lines = lines_of(texts, resolved.name, _last_lines(ranges, budget.max_lines))
-    else:
-        lines = lines_from(texts, resolved.name, ranges, column, budget.max_line_chars)
+    is_from_end = start < 0 or (start == 1 and resolved.is_from_end)
+    budget = AnswerBudget(max_tokens, counter)
+    page = _Page(shown_path(resolved.name), first, last, total, is_from_end)
+    chosen = _last_lines(ranges, budget.max_lines) if is_from_end else ranges
+    lines = lines_of(texts, resolved.name, chosen)
     shown = budget.fill(list(lines)[::-1], page)[::-1] if is_from_end else budget.fill(lines, page)
     following = page.following(shown)
     repeated = {"path": path, "end": end, "session": session, **({"start": start} if start < 0 else {})}
@@ -172,21 +151,8 @@ def _last_lines(ranges: Sequence[tuple[int, int]], count: int) -> Sequence[tuple
     return kept[::-1]
 
 
-def _whole_lines(texts: Texts, name: str, ranges: Sequence[tuple[int, int]], column: int) -> Iterator[Line]:
-    """Yield the lines in *ranges* in full, the first one from *column* on; raise ConfigError if they are too much."""
-    left = MAX_WHOLE_CHARS
-    chosen = fragments(texts.chunks(name), ranges)
-    for number, line in itertools.groupby(chosen, key=lambda fragment: fragment.number):
-        begin = column if number == ranges[0][0] else 1
-        (content,), chars = windows(line, (begin,), left)
-        left -= len(content)
-        if left <= 0 or begin - 1 + len(content) < chars:
-            raise ConfigError("whole", f"asks for over {MAX_WHOLE_CHARS:,} characters; give start and end, or use grep")
-        yield Line(name, number, begin, content)
-
-
 @dataclass(frozen=True, slots=True)
-class LinePage:
+class _Page:
     """The text of an answer about lines *first* to *last* of *about*, which has *total* lines.
 
     If it *is_from_end*, the first lines are cut. It is then filled from the last line on.
@@ -196,20 +162,16 @@ class LinePage:
     first: int
     last: int
     total: int
-    spelling: Spelling
-    is_from_end: bool = False
+    is_from_end: bool
 
     def frame(self) -> str:
         """Return heading and footer at their longest."""
-        return self._framed([Line("", self.last, MAX_LINE_CHARS, "", rest=1)], "")
+        return self._framed([Line("", self.last, 1, "")], "")
 
     def row(self, line: Line) -> str:
-        """Return a line with its number, and how to see its rest if the answer does not go on there."""
-        shown = f"{line.label}\t{line.text}\n"
-        if not line.is_abridged and not (self.is_from_end and line.rest):
-            return shown
-        on = self.spelling({"start": line.number, "column": line.end_column})
-        return f"{shown}[Line {line.number} has {line.rest:,} more characters: {on}]\n"
+        """Return a line with its number, and how much of it is cut."""
+        cut = f"[Line {line.number} has {line.rest:,} more characters: grep finds text in them.]\n" if line.rest else ""
+        return f"{line.number}\t{line.text}\n{cut}"
 
     def text(self, lines: Sequence[Line]) -> str:
         """Return the whole answer, with *lines* in the order of the file."""
@@ -224,10 +186,7 @@ class LinePage:
         if self.is_from_end:
             oldest = min(line.number for line in lines)
             return {"end": oldest - 1} if oldest > self.first else {}
-        newest = lines[-1]
-        if newest.rest and not newest.is_abridged:
-            return {"start": newest.number, "column": newest.end_column}
-        return {"start": newest.number + 1} if newest.number < self.last else {}
+        return {"start": lines[-1].number + 1} if lines[-1].number < self.last else {}
 
     def _framed(self, lines: Sequence[Line], rows: str) -> str:
         if not lines:
@@ -236,5 +195,5 @@ class LinePage:
         heading = f"[{self.about}, lines {lines[0].number}-{lines[-1].number} of {self.total}. {DATA_LABEL}]\n"
         following = self.following(lines)
         if self.is_from_end and following:
-            return f"{heading}{rows}[The lines before are cut. To go on, {self.spelling(following)}]\n"
-        return heading + rows + cut_row(following, self.spelling)
+            return f"{heading}{rows}[The lines before are cut. To go on, {as_arguments(following)}]\n"
+        return heading + rows + cut_row(following)

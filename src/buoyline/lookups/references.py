@@ -96,17 +96,16 @@ def resolve_reference(workspace: ReadableWorkspace, reference: str, session: str
 
 
 def _by_path(workspace: ReadableWorkspace, reference: str, session: str | None) -> Target:
-    confined = session is not None
     place = PLACE.fullmatch(reference)
     if place is not None:
         try:
-            name = resolve_file(workspace, place[1], session, confined=confined).name
+            name = resolve_file(workspace, place[1], session).name
         except NotFoundError:
             pass
         else:
             _require_offloaded(workspace, name, session)
             return Target(name, name, first=max(int(place[2]), 1), column=max(int(place[3]), 1), is_narrowed=True)
-    resolved = resolve_file(workspace, reference, session, confined=confined)
+    resolved = resolve_file(workspace, reference, session)
     _require_offloaded(workspace, resolved.name, session)
     found = _with_view(workspace, resolved.name)
     if (resolved.first, resolved.last) == (1, sys.maxsize):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from buoyline.errors import ConfigError
-from buoyline.lookups.answer import Answer, AnswerBudget, Counter, Line, Spelling
+from buoyline.lookups.answer import Answer, AnswerBudget, Counter, Line
 from buoyline.lookups.hits import Deadline, Found, Search, find, search_for
 from buoyline.lookups.lines import count_lines, lines_around, lines_from
 from buoyline.lookups.paths import PLACE
@@ -55,10 +55,9 @@ def as_call(position: Mapping[str, Any]) -> str:
 
 
 class _Form(NamedTuple):
-    """How large an answer may be, how it says to go on, and the notes below its lines."""
+    """How large an answer may be, and the notes below its lines."""
 
     budget: AnswerBudget
-    spelling: Spelling
     notes: tuple[str, ...] = ()
 
 
@@ -83,7 +82,6 @@ def retrieve(
     timeout_s: float | None = DEFAULT_TIMEOUT_S,
     max_tokens: int | None = DEFAULT_MAX_TOKENS,
     counter: Counter | None = None,
-    spelling: Spelling = as_call,
 ) -> Retrieved:
     """Retrieve offloaded content: whole in its own types, some lines of it, or the lines that match a pattern.
 
@@ -119,7 +117,7 @@ def retrieve(
     target = resolve_reference(workspace, reference, session)
     if whole and (workspace.files.size(target.whole) or 0) > MAX_MEDIA_BYTES:
         raise ConfigError("whole", f"the content has over {MAX_MEDIA_BYTES:,} bytes; give a pattern or a line_range")
-    form = _Form(AnswerBudget(None if whole else max_tokens, counter), spelling)
+    form = _Form(AnswerBudget(None if whole else max_tokens, counter))
     if pattern is None and line_range is None and context_lines is None and not target.is_narrowed:
         return _whole(workspace, target, form, is_bounded=max_tokens is not None)
     context = _context(context_lines)
@@ -141,7 +139,6 @@ def retrieve_lines(
     *,
     max_tokens: int | None = DEFAULT_MAX_TOKENS,
     counter: Counter | None = None,
-    spelling: Spelling = as_call,
 ) -> Answer:
     """Show lines of *content*, UTF-8 that is not in a workspace, as `retrieve` does; without an option the first lines.
 
@@ -152,7 +149,7 @@ def retrieve_lines(
     """
     name, first, column = place_in(reference)
     target = Target(name, name, first=first, column=column, is_narrowed=first > 1 or column > 1)
-    form = _Form(AnswerBudget(max_tokens, counter), spelling)
+    form = _Form(AnswerBudget(max_tokens, counter))
     options = _Options(pattern, line_range, context_lines, DEFAULT_TIMEOUT_S)
     return _lines(InMemoryContent(content), target, form, options)
 
@@ -320,7 +317,7 @@ class _Page:
         if following := self.following(lines):
             cut = "context" if "pattern" in following else "output"
             narrowed = "range" if self.found is None else "search"
-            notes.append(f"{cut} truncated, narrow your {narrowed}; to go on, {self.form.spelling(following)}")
+            notes.append(f"{cut} truncated, narrow your {narrowed}; to go on, {as_call(following)}")
         return "\n\n".join([f"[{heading}]", rows, *(f"[{note}]" for note in notes)])
 
     def following(self, lines: Sequence[Line]) -> dict[str, Any]:

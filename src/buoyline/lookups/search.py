@@ -13,15 +13,13 @@ from buoyline.lookups.answer import (
     AnswerBudget,
     Counter,
     Line,
-    Spelling,
-    as_arguments,
     cut_row,
     reasons,
     shown_path,
     unread_row,
 )
 from buoyline.lookups.calls import NOBODY, Calls
-from buoyline.lookups.glob import files_to_search
+from buoyline.lookups.files import files_to_search
 from buoyline.lookups.hits import Deadline, LineRanges
 from buoyline.lookups.passages import Candidate, Ranking, Words, chunks_of
 from buoyline.lookups.read import description_of
@@ -54,11 +52,9 @@ def search(
     *,
     start: int = 1,
     session: str | None = None,
-    confined: bool = False,
     timeout_s: float | None = None,
     max_tokens: int = 2_000,
     counter: Counter | None = None,
-    spelling: Spelling = as_arguments,
 ) -> Answer:
     """Find the passages of files that fit a query best, in plain words of any language.
 
@@ -69,7 +65,7 @@ def search(
     docs/lookups.md.
 
     *query* is a question, or some words. *path* is a file, the lines of a citation, a directory with everything below
-    it, a glob such as ``tool_result-*.txt``, or several of these; None searches all that was archived or offloaded:
+    it, names such as ``tool_result-*.txt``, or several of these; None searches all that was archived or offloaded:
     transcripts, and tool results in their readable form. *start* is the rank of the first passage to show, from 1, as
     in an earlier answer. After *timeout_s* seconds the answer has the hits so far. For the other arguments see
     `buoyline.lookups`.
@@ -98,14 +94,14 @@ def search(
         raise ConfigError("query", "has no word to look for; grep finds other characters")
     ranking = Ranking(words)
     unread: Unread = {}
-    ranges = files_to_search(workspace, path, session, unread, confined=confined)
+    ranges = files_to_search(workspace, path, session, unread)
     stopped_in = _rank(Texts(workspace), ranges, ranking, Deadline(timeout_s), unread)
     require_some_read(ranges, unread)
     ranked = [_Passage(candidate) for candidate in ranking.best()]
     rarest = _rarest(ranking) if start == 1 and max_tokens >= LEAST_TOKENS_TO_NAME else ""
     row = unread_row(unread, max_tokens)
     files = len(ranges.keys() - unread)
-    page = _Page(ranking, len(ranked), files, start, stopped_in, spelling, Calls(workspace), rarest, row)
+    page = _Page(ranking, len(ranked), files, start, stopped_in, Calls(workspace), rarest, row)
     shown = AnswerBudget(max_tokens, counter).fill(ranked[start - 1 :], page)
     following = page.following(len(shown))
     repeated = {"query": query, "path": path if path is None or isinstance(path, str) else [*path], "session": session}
@@ -188,7 +184,6 @@ class _Page:
     files: int
     start: int
     stopped_in: str
-    spelling: Spelling
     calls: Calls
     rarest: str
     unread: str
@@ -222,7 +217,7 @@ class _Page:
 
     def _footer(self, count: int) -> str:
         time = f"[Not all was searched{self._until()}.]\n" if self.stopped_in and count else ""
-        return time + cut_row(self.following(count), self.spelling)
+        return time + cut_row(self.following(count))
 
     def _until(self) -> str:
         if not self.stopped_in:

@@ -1,4 +1,4 @@
-"""The lookups as tools for an agent: `read`, `grep`, `search`, `glob`, `query` and ``retrieve_offloaded_content``."""
+"""The lookups as tools for an agent: `read`, `grep`, `search`; and the words of ``retrieve_offloaded_content``."""
 
 import asyncio
 import copy
@@ -10,11 +10,8 @@ from typing import Any, Final, TypeAlias
 
 from buoyline.errors import BuoylineError, ConfigError, NotFoundError, storage_error
 from buoyline.lookups.answer import Answer, Counter, shown_path
-from buoyline.lookups.glob import glob
-from buoyline.lookups.grep import MAX_CONTEXT_LINES, grep
-from buoyline.lookups.query import query
+from buoyline.lookups.grep import grep
 from buoyline.lookups.read import read
-from buoyline.lookups.retrieve import DEFAULT_MAX_TOKENS, retrieve
 from buoyline.lookups.search import search
 from buoyline.lookups.sources import require_workspace
 from buoyline.offloader import ToolRule
@@ -64,7 +61,7 @@ class Tool:
 
 LOOKUP_RULES: Mapping[str, ToolRule] = MappingProxyType(
     dict.fromkeys(
-        ("read", "grep", "search", "glob", "query", "retrieve_offloaded_content"),
+        ("read", "grep", "search", "retrieve_offloaded_content"),
         ToolRule(offload="never"),
     )
 )
@@ -72,23 +69,18 @@ LOOKUP_RULES: Mapping[str, ToolRule] = MappingProxyType(
 agent that has to look up its own lookups would go in circles."""
 
 # A model reads these with every request, so they say only what it must know before its first call. Answers say that
-# they are data, how to go on, and which tables and keys there are. Arguments that an answer asks for, or that a pattern
-# can say as well, are accepted and not offered; without additionalProperties a schema allows them.
-_READ = 'Read lines of a file, "summary 3" or transcript.md:-60 (its end). whole: uncut.'
-_GREP = "Find lines by RE2 pattern, such as (?i)error. path: file or glob (default: all offloaded). last: newest first."
+# they are data and how to go on.
+_READ = 'Read lines of a file, "summary 3" or transcript.md:-60 (its end).'
+_GREP = (
+    "Find lines by RE2 pattern, such as (?i)error. path: file or *.txt (default: all offloaded). last: newest first."
+)
 _SEARCH = "Find offloaded passages by words, names, ids."
-_GLOB = "List files."
-_QUERY = """\
-JMESPath or SQLite SELECT from t1, t2 (files: JSON, CSV, records), t1_key (a list), lines(path,n,text) with text \
-REGEXP, regexp_extract."""
 
 _LEAST_TOKENS = 200
 _TEXT = {"type": "string"}
 _INTEGER = {"type": "integer"}
 _FLAG = {"type": "boolean"}
 _LIST = {"type": "array", "items": _TEXT}
-_PATHS = {"anyOf": [_TEXT, _LIST]}
-_POSITIVE = {"type": "integer", "minimum": 1}
 
 
 def _schema(required: Sequence[str], **properties: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -99,21 +91,8 @@ def _schema(required: Sequence[str], **properties: Mapping[str, Any]) -> Mapping
 _READ_PARAMETERS = _schema(["path"], path=_TEXT, start=_INTEGER, end=_INTEGER)
 _GREP_PARAMETERS = _schema(["pattern"], pattern=_TEXT, path=_TEXT, context=_INTEGER, last=_FLAG, after=_TEXT)
 _SEARCH_PARAMETERS = _schema(["query"], query=_TEXT, path=_TEXT, start=_INTEGER)
-_GLOB_PARAMETERS = _schema(["pattern"], pattern=_TEXT)
-_QUERY_PARAMETERS = _schema(["path", "expression"], path=_LIST, expression=_TEXT)
-_ACCEPTED: Mapping[str, Mapping[str, Any]] = {
-    "read": {"end": _POSITIVE, "column": _POSITIVE, "whole": _FLAG},
-    "grep": {
-        "path": _PATHS,
-        "context": {"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT_LINES},
-        "literal": _FLAG,
-        "ignore_case": _FLAG,
-    },
-    "search": {"path": _PATHS, "start": _POSITIVE},
-    "glob": {"after": _TEXT},
-    "query": {"path": _PATHS, "start": _POSITIVE, "column": _POSITIVE},
-}
-"""What a call may hold beside the schema, or instead of it."""
+_SEVERAL: Mapping[str, Any] = {"path": {"anyOf": [_TEXT, _LIST]}}
+"""What `grep` and `search` accept instead of the schema: several paths at once."""
 
 
 def lookup_tools(
@@ -122,7 +101,6 @@ def lookup_tools(
     *,
     max_tokens: int = 2_000,
     timeout_s: float = 30.0,
-    query_timeout_s: float = 5.0,
     counter: Counter | None = None,
 ) -> list[Tool]:
     """Make the tools with which an agent finds what was archived or offloaded, and other files of the workspace.
@@ -134,12 +112,11 @@ def lookup_tools(
     in ``data/`` by their whole name, which only an agent that has seen their reference knows. A function is called,
     without an argument, at each call of a tool and returns the session of that call. None reaches every session.
 
-    *max_tokens* bounds each answer, unless the model asks `read` for the whole. After *timeout_s* seconds a search ends
-    with the hits so far; *query_timeout_s* is processor time for the expression of a query. *counter* counts tokens;
-    None is the default counter.
+    *max_tokens* bounds each answer. After *timeout_s* seconds a search ends
+    with the hits so far. *counter* counts tokens; None is the default counter.
 
     Returns:
-        `read`, `grep`, `search`, `glob` and `query`, in this order.
+        `read`, `grep` and `search`, in this order.
 
     Raises:
         ConfigError: *workspace* is no workspace, *max_tokens* is under 200, too small for an answer, or *counter*
@@ -162,7 +139,7 @@ def lookup_tools(
         def answer(session: str | None, arguments: Mapping[str, Any]) -> str:
             try:
                 given = _checked(name, parameters, arguments)
-                return lookup(workspace, **given, **limits, session=session, confined=session is not None).text
+                return lookup(workspace, **given, **limits, session=session).text
             except BuoylineError as error:
                 if isinstance(error, NotFoundError) and error.kind == "session":
                     return "[Nothing was archived or offloaded in this session yet.]\n"
@@ -179,13 +156,11 @@ def lookup_tools(
         tool(read, _READ, _READ_PARAMETERS, limits),
         tool(grep, _GREP, _GREP_PARAMETERS, timed),
         tool(search, _SEARCH, _SEARCH_PARAMETERS, timed),
-        tool(glob, _GLOB, _GLOB_PARAMETERS, limits),
-        tool(query, _QUERY, _QUERY_PARAMETERS, {**limits, "timeout_s": query_timeout_s}),
     ]
 
 
 def _checked(tool: str, parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    properties = {**parameters["properties"], **_ACCEPTED[tool]}
+    properties = {**parameters["properties"], **({} if tool == "read" else _SEVERAL)}
     given = {name: value for name, value in arguments.items() if value is not None}
     for name in given:
         if name not in properties:
@@ -205,9 +180,6 @@ def _value(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
             f"an array of {kind['items']['type']}s" if "items" in kind else kind["type"] for kind in allowed
         )
         raise ConfigError(name, f"must be {kinds}, not {type(value).__name__}")
-    least, most = schema.get("minimum"), schema.get("maximum")
-    if (least is not None and value < least) or (most is not None and value > most):
-        raise ConfigError(name, f"must be {least} or more" + (f", at most {most}" if most is not None else ""))
     return value
 
 
@@ -254,40 +226,6 @@ RETRIEVAL_PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType(
         whole=_FLAG,
     )
 )
-
-
-def retrieval_tool(
-    workspace: ReadableWorkspace,
-    session_id: SessionId = None,
-    *,
-    max_tokens: int = DEFAULT_MAX_TOKENS,
-    counter: Counter | None = None,
-) -> Tool:
-    """Make the tool ``retrieve_offloaded_content``, with the parameters that Strands documents.
-
-    A call runs in a thread and answers with text; media are named by the documented placeholder with the path of their
-    file. A framework that can give media to its model calls `retrieve` and makes blocks of `Retrieved.parts`.
-
-    Source: the page on the context offloader, for the name and the parameters.
-
-    The arguments are those of `lookup_tools`; *session_id* is the only session whose content may be retrieved.
-
-    Raises:
-        ConfigError: *workspace* is no workspace.
-    """
-    require_workspace(workspace)
-
-    def answer(session: str | None, arguments: Mapping[str, Any]) -> str:
-        try:
-            known = retrieval_arguments(arguments)
-            return retrieve(workspace, **known, session=session, max_tokens=max_tokens, counter=counter).text
-        except BuoylineError as error:
-            return f"Error: {_shown(error, workspace)}"
-
-    async def call(**arguments: Any) -> str:
-        return await asyncio.to_thread(answer, _current(session_id), arguments)
-
-    return Tool(RETRIEVAL_TOOL, RETRIEVAL_DESCRIPTION, copy.deepcopy(dict(RETRIEVAL_PARAMETERS)), call)
 
 
 def retrieval_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class LookupTool(ToolBase):
 
 
 def workspace_tools(workspace: LocalWorkspace, *, max_tokens: int = _LOOKUP_TOKENS) -> list[ToolBase]:
-    """Return `read`, `grep`, `search`, `glob` and `query` for a ``Toolkit``.
+    """Return `read`, `grep` and `search` for a ``Toolkit``.
 
     Each call reaches the files of the calling agent's session alone, so one toolkit may serve several agents.
     *max_tokens* limits each answer.
@@ -86,7 +86,7 @@ def default_instructions(workspace: LocalWorkspace, session_id: str, *, has_look
     """
     directory = workspace.files.reference(str(workspace.directory_of(session_id).relative_to(workspace.workdir)))
     how = (
-        "Look things up there with read, grep, search, glob and query, by the bare names of the files"
+        "Look things up there with read, grep and search, by the bare names of the files"
         if has_lookups
         else "Look things up there with your own tools for reading and searching files"
     )
@@ -195,7 +195,7 @@ class WorkspaceMiddleware(MiddlewareBase):
         return KEY
 
     async def list_tools(self) -> list[ToolBase]:
-        """Return `read`, `grep`, `search`, `glob` and `query` for the agent's ``Toolkit``; none without a workspace.
+        """Return `read`, `grep` and `search` for the agent's ``Toolkit``; none without a workspace.
 
         AgentScope's service registers them itself; otherwise ``Toolkit(tools=[*tools, *await m.list_tools()])``.
         """

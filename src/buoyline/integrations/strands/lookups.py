@@ -22,7 +22,7 @@ from buoyline.errors import (
 from buoyline.integrations.strands.history import NativeMessage, texts_of_results
 from buoyline.integrations.strands.storage import session_in
 from buoyline.lookups import Tool, lookup_tools
-from buoyline.lookups.glob import MAX_PATHS
+from buoyline.lookups.files import MAX_PATHS
 from buoyline.lookups.paths import resolve_path
 from buoyline.lookups.references import resolve_reference
 from buoyline.messages.jsonl import is_object
@@ -133,7 +133,7 @@ _UNKNOWN: Final = (
 
 
 class SessionLookups:
-    """Answers `read`, `grep`, `search`, `glob` and `query` for one agent.
+    """Answers `read`, `grep` and `search` for one agent.
 
     A path is resolved in the agent's session first, then among the earlier results. Without a path, both are searched.
     """
@@ -157,12 +157,7 @@ class SessionLookups:
             return _UNKNOWN if text == _NOTHING and earlier.has_unknown else text
         places = await asyncio.to_thread(self._places, name, given, earlier)
         max_tokens = max(self._max_tokens // len(places), _LEAST_TOKENS)
-        if len(places) > 1 and name == "query":
-            return "Error: these files are in several sessions; query those of one session at a time\n"
-        answers = [await self._call(session, name, asked, max_tokens) for session, asked in places.items()]
-        if name == "glob":
-            answers.append(_matching(str(given.get("pattern", "")), earlier))
-        return "".join(answers)
+        return "".join([await self._call(session, name, asked, max_tokens) for session, asked in places.items()])
 
     def _places(self, name: str, given: Mapping[str, Any], earlier: EarlierResults) -> dict[str, Mapping[str, Any]]:
         """Return the arguments for each session to ask. Blocking."""
@@ -200,7 +195,7 @@ class SessionLookups:
 
     def _file_at(self, path: str, session: str) -> str | None:
         try:
-            return resolve_path(self._workspace, path, session, confined=True).name
+            return resolve_path(self._workspace, path, session).name
         except _ABSENT:
             return None
 
@@ -217,14 +212,6 @@ class SessionLookups:
 
     def _tools_of(self, session_id: str, max_tokens: int) -> Sequence[Tool]:
         return lookup_tools(self._workspace, session_id, max_tokens=max_tokens, counter=self._counter)
-
-
-def _matching(pattern: str, earlier: EarlierResults) -> str:
-    """Return the lines of a listing about earlier results."""
-    files = [file for owner in earlier.owners for file in earlier.files_of(owner) if _matches(file, pattern)]
-    more = f" and {len(files) - MAX_PATHS:,} more" if len(files) > MAX_PATHS else ""
-    listed = "\n".join(files[:MAX_PATHS])
-    return f"[Of earlier sessions, results in your messages:]\n{listed}{more}\n" if files else ""
 
 
 def _matches(file: str, pattern: str) -> bool:

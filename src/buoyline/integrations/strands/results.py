@@ -13,9 +13,8 @@ from buoyline.errors import ConfigError, CorruptError, InvalidNameError, Message
 from buoyline.integrations.strands.history import texts_of_results
 from buoyline.integrations.strands.lookups import EarlierResults, earlier_results
 from buoyline.integrations.strands.storage import FramedStorage, WorkspaceStorage
-from buoyline.lookups import Retrieved, retrieve
-from buoyline.lookups.references import Content, JsonContent, MediaContent, resolve_reference
-from buoyline.lookups.retrieve import place_in, retrieve_lines
+from buoyline.lookups.references import Content, JsonContent, MediaContent, Retrieved, resolve_reference
+from buoyline.lookups.retrieve import place_in, retrieve, retrieve_lines
 from buoyline.messages import Json, Media, Text, ToolResult
 from buoyline.messages.formats import DOCUMENT_FORMATS, IMAGE_FORMATS, format_named, is_text_type
 from buoyline.messages.jsonl import parse
