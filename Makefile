@@ -28,7 +28,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow reference test-lowest lowest-core lowest-integrations check fmt lock sizes smoke clean
+.PHONY: help setup demo test test-slow test-lowest lowest-core lowest-integrations check fmt lock sizes smoke clean
 
 help: ## List the targets; the times are for two cores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,10 +43,6 @@ test: $(INSTALLED_DEV) ## Run the tests on all cores (four minutes)
 
 test-slow: $(INSTALLED_DEV) ## Run all tests, the slow ones too, with many more generated examples (an hour)
 	@$(BIN)/pytest -n auto --dist=worksteal -m "slow or not slow" --hypothesis-profile=ci --timeout=1800 $(PYTEST_ARGS)
-
-# What a reference version answered is kept in .reference, so that the next run asks only the checkout.
-reference: $(INSTALLED_DEV) ## Compare behaviour with the versions before the redesign (25 minutes; 15 the next time)
-	@$(BIN)/pytest -n auto --dist=worksteal -m "slow or not slow" --timeout=1800 tests/test_reference*.py $(PYTEST_ARGS)
 
 # Twice: the integrations ask for newer versions of what the core uses than the core alone does.
 test-lowest: lowest-core lowest-integrations ## Run the tests with the oldest versions that pyproject.toml allows (ten minutes)
@@ -98,7 +94,7 @@ smoke: ## Check that the package works when installed on its own (20 seconds)
 	rm -rf $(SMOKE)
 
 clean: ## Remove caches and build results; .venv stays
-	rm -rf $(SMOKE) .reference .venv-lowest-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(SMOKE) .venv-lowest-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./$(VENV) -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:

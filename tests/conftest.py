@@ -28,10 +28,6 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--runs", type=int, default=24, help="random runs of each part of tests/test_reference_runs.py")
-
-
 @pytest.fixture(scope="session")
 def recorded() -> Path | None:
     """Return the folder of recorded sessions, which is no part of the repository; None if there is none.

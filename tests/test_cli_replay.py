@@ -88,6 +88,32 @@ def test_without_json_the_report_is_for_people_and_says_where_to_look(tmp_path: 
     assert f"buoyline show run --workdir {tmp_path / 'w'}" in done.stdout
 
 
+def test_scripts_find_these_keys_in_the_report(tmp_path: Path, session: Path) -> None:
+    options = "--context-size 5000 --tool-result-limit 300 --summary-tokens 400 --compress-at 9 --compress-at 20"
+    prices = "--price-input 3 --price-output 15 --json"
+    workdir = tmp_path / "w"
+    report = json.loads(buoyline("replay", session, "--workdir", workdir, *options.split(), *prices.split()).stdout)
+
+    assert set(report) >= {
+        *("steps", "peak_tokens", "peak_tokens_unmanaged", "offloaded", "exceeding", "compressions", "cost"),
+        *("session", "workdir", "context_size", "messages", "tokens", "sent_tokens", "sent_tokens_unmanaged"),
+    }
+    assert all("amount" in report["cost"][name] for name in ("managed", "unmanaged"))
+    assert len(report["compressions"]) >= 2
+    for summary in report["compressions"]:
+        assert set(summary) >= {"n", "messages", "summarizer", "fields", "pointers", "tokens", "text", "created_at"}
+    assert set(report["offloaded"][0]) == {"message", "call_id", "tool", "path", "tokens", "stub_tokens"}
+    assert (workdir / "retained.jsonl").exists()
+
+
+def test_the_exit_status_is_0_when_done_1_for_findings_and_2_for_wrong_usage(tmp_path: Path) -> None:
+    workdir = ("--workdir", tmp_path / "w")
+    buoyline("replay", recording(tmp_path / "one.jsonl", [{"role": "user", "content": "x"}]), *workdir)
+    assert buoyline("sessions", *workdir, "--json").returncode == 0
+    assert buoyline("show", "nobody", *workdir).returncode == 1
+    assert buoyline("preview").returncode == 2
+
+
 def test_replaying_into_a_session_that_exists_is_refused(tmp_path: Path, session: Path) -> None:
     assert buoyline("replay", session, "--workdir", tmp_path / "w").returncode == 0
     before = (tmp_path / "w/sessions/run/journal.jsonl").read_bytes()
@@ -206,6 +232,7 @@ def test_a_preview_is_within_its_budget_and_names_the_file(tmp_path: Path) -> No
 
     assert str(path) in done.stdout
     assert "\x1b" not in done.stdout
+    assert set(found) == {"path", "tokens", "text"}
     assert found["tokens"] == default_counter().count(found["text"]) <= 300
     assert "5001: " in found["text"]
 
