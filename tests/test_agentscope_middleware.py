@@ -49,6 +49,7 @@ from agentscope_pilot import (
     text_of,
     voyage,
 )
+from faults import files_up_to
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,7 +69,6 @@ from buoyline.offloader.protocol import abilities_of
 from buoyline.tokens import as_text_counter, default_counter
 from buoyline.tokens.messages import count_message, count_tools
 from buoyline.window import ContextCompressed, Event, ResultOffloaded, SummarySqueezed
-from buoyline.workspace import Quotas
 
 
 def summaries(workspace: LocalWorkspace) -> list[dict[str, Any]]:
@@ -186,10 +186,10 @@ class TestResults:
         assert text_of(results_in(model.turns[-1].messages)[0]) == log(1)
 
     async def test_a_result_that_cannot_be_stored_stays_whole_and_the_agent_goes_on(self, tmp_path: Path) -> None:
-        workspace = LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=2_000))
         model = ScriptedModel([[call("log", n=1)], "Seen."])
-        agent = pilot(model, WorkspaceMiddleware(workspace))
-        answer = await agent.reply(UserMsg("user", "Look."))
+        agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path)))
+        with files_up_to(2_000):
+            answer = await agent.reply(UserMsg("user", "Look."))
         assert answer.get_text_content() == "Seen."
         assert text_of(results_in(model.turns[-1].messages)[0]) == log(1)
 
@@ -644,12 +644,12 @@ class TestFailures:
         assert agent.state.model_dump_json() == before
 
     async def test_a_full_disk_leaves_the_context_as_it_was(self, tmp_path: Path) -> None:
-        workspace = LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=1_000))
+        workspace = LocalWorkspace(tmp_path)
         agent = pilot(
             ScriptedModel(context_size=4_000), WorkspaceMiddleware(workspace), of=state("s1", *full_context())
         )
         before = agent.state.model_dump_json()
-        with pytest.raises(WorkspaceFull):
+        with files_up_to(8_000), pytest.raises(WorkspaceFull):
             await agent.compress_context()
         assert agent.state.model_dump_json() == before
 

@@ -31,15 +31,15 @@ from agentscope.message import (
 )
 from agentscope.tool import ToolChunk
 from agentscope_model import ScriptedModel, call, state, toolkit
+from faults import files_up_to
 from pydantic import AnyUrl
 
 from buoyline import Compressor, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline import ContextConfig as OurConfig
-from buoyline.errors import MessageError, QuotaExceededError
+from buoyline.errors import MessageError, WorkspaceFull
 from buoyline.maintenance.verify import verify
 from buoyline.messages.registry import read_result
 from buoyline.window import ResultOffloaded
-from buoyline.workspace.quotas import Quotas
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
 BASE64 = base64.b64encode(PNG).decode("ascii")
@@ -274,22 +274,11 @@ async def test_two_results_of_one_id_are_two_files(workspace: LocalWorkspace) ->
 
 async def test_a_workspace_that_refuses_leaves_the_agents_context_as_it_was(tmp_path: Path) -> None:
     messages = [UserMsg("ada", f"{number}: {'deep ' * 50}") for number in range(20)]
-    full = LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=100))
-    friday = agent(ScriptedModel(context_size=8_000), full, *messages)
-    with pytest.raises(QuotaExceededError):
+    friday = agent(ScriptedModel(context_size=8_000), LocalWorkspace(tmp_path), *messages)
+    with files_up_to(100), pytest.raises(WorkspaceFull):
         await friday.compress_context(eager())
     assert friday.state.context == messages
     assert friday.state.summary == ""
-
-
-async def test_a_payload_over_its_quota_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
-    small = LocalWorkspace(tmp_path, quotas=Quotas(blob_bytes=len(PNG) - 1))
-    with pytest.raises(QuotaExceededError):
-        await small.offload_data_block(picture())
-    with pytest.raises(QuotaExceededError):
-        await small.offload_context("s1", [UserMsg("ada", [picture()])])
-    with pytest.raises(QuotaExceededError):
-        await small.offload_tool_result("s1", result([picture()]))
 
 
 async def test_a_secret_is_redacted_in_all_three(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from agentscope.state import AgentState
 from agentscope.tool import Toolkit
 from agentscope.workspace import LocalWorkspace as ItsWorkspace
 from agentscope_model import FIVE_FIELDS, ScriptedModel, call, state, toolkit
+from faults import files_up_to
 from pydantic import BaseModel
 
 from buoyline import ContextConfig as OurConfig
@@ -42,7 +43,6 @@ from buoyline.errors import ConfigError, CorruptError, StorageError
 from buoyline.integrations.agentscope import WorkspaceMiddleware
 from buoyline.maintenance.verify import verify
 from buoyline.messages.registry import detect
-from buoyline.workspace import Quotas
 
 in_all_ways = pytest.mark.parametrize("way", ["plain", "middleware", "both"])
 
@@ -295,14 +295,15 @@ class TestTruncateToolResults:
     async def test_a_result_that_cannot_be_stored_ends_the_plain_agent_and_not_the_one_with_the_middleware(
         self, way: str, tmp_path: Path
     ) -> None:
-        full = LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=10))
-        made = agent(way, full, ScriptedModel([[call("depths", rows=3_000)], "Seen."]))
+        made = agent(way, LocalWorkspace(tmp_path), ScriptedModel([[call("depths", rows=3_000)], "Seen."]))
         if way == "plain":
-            with pytest.raises(ExceptionGroup) as caught:
+            with files_up_to(10), pytest.raises(ExceptionGroup) as caught:
                 await made.reply(UserMsg("ada", "How deep are they?"))
             assert caught.group_contains(StorageError)
         else:
-            assert (await made.reply(UserMsg("ada", "How deep are they?"))).get_text_content() == "Seen."
+            with files_up_to(10):
+                answer = await made.reply(UserMsg("ada", "How deep are they?"))
+            assert answer.get_text_content() == "Seen."
 
 
 class TestAttachedFiles:

@@ -27,11 +27,11 @@ from agentscope.middleware import MiddlewareBase
 from agentscope.state import AgentState
 from agentscope_model import ScriptedModel, call, state, toolkit
 from agentscope_pilot import PIXEL, archived, assert_sound, blocks_in, full_context, pilot, sail, voyage
+from faults import files_up_to
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import NotFoundError, StaleWindowError, SummaryError
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware
-from buoyline.workspace import Quotas
 
 
 async def resumed(workdir: Path, to: Path) -> ContextWindow:
@@ -246,9 +246,8 @@ class TestTrouble:
     async def test_a_context_that_cannot_be_written_down_does_not_stop_the_agent(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        workspace = LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=6_000))
-        agent = pilot(ScriptedModel([[call("log", lines=3)], "Seen."]), WorkspaceMiddleware(workspace))
-        with caplog.at_level(logging.WARNING):
+        agent = pilot(ScriptedModel([[call("log", lines=3)], "Seen."]), WorkspaceMiddleware(LocalWorkspace(tmp_path)))
+        with files_up_to(3_000), caplog.at_level(logging.WARNING):
             answers = [await agent.reply(UserMsg("user", "Look. " * 300)) for _ in range(4)]
         assert {answer.get_text_content() for answer in answers} == {"Seen."}
         assert "is not written down" in caplog.text

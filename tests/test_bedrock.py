@@ -14,7 +14,7 @@ from buoyline.errors import MessageError
 from buoyline.messages import Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.messages.jsonl import parse
 from buoyline.messages.model import Part
-from buoyline.messages.payloads import payload_sizes, put_back, take_out
+from buoyline.messages.payloads import put_back, take_out
 from buoyline.messages.registry import detect, dialect_named, read_result
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
@@ -269,11 +269,6 @@ def test_payloads_are_taken_out_with_their_type_and_put_back() -> None:
     referring, references = take_out(written, put)
     assert stored == {"workspace:///image/png": PNG, "workspace:///application/pdf": PDF, "workspace:///": b"x"}
     assert put_back(referring, references, stored.__getitem__) == written
-
-
-def test_the_size_of_bytes_is_known_before_anything_is_encoded() -> None:
-    assert sorted(payload_sizes(user(IMAGE, DOCUMENT))) == [8, 11]
-    assert sorted(payload_sizes(BEDROCK.to_json(user(IMAGE, DOCUMENT)))) == [8, 11]
 
 
 async def test_messages_come_back_from_disk_as_they_were(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from buoyline.errors import (
     LockTimeout,
     MessageError,
     NotFoundError,
-    QuotaExceededError,
     RedactionError,
     SessionExistsError,
     StaleWindowError,
@@ -73,20 +72,6 @@ EXAMPLES: list[tuple[BuoylineError, str]] = [
     (StorageError(errno.EIO, "Input/output error", "/w/x"), "/w/x: Input/output error"),
     (StorageError(errno.EIO, "Input/output error"), "Input/output error"),
     (WorkspaceFull(errno.ENOSPC, "No space left on device", "/w/x"), "/w/x: No space left on device"),
-    (
-        QuotaExceededError("session", 1_000, 1_234),
-        (
-            "the session would take 1,234 bytes, but its quota allows 1,000; nothing was written: raise "
-            "Quotas(session_bytes=...), or remove old sessions with `buoyline gc`"
-        ),
-    ),
-    (
-        QuotaExceededError("blob", 1_000, 1_234),
-        (
-            "the blob would take 1,234 bytes, but its quota allows 1,000; nothing was written: raise "
-            "Quotas(blob_bytes=...), or omit the payload"
-        ),
-    ),
     (
         RedactionError("redact", "raised ValueError"),
         "redact raised ValueError; nothing was stored: fix the redaction hook and retry",

@@ -152,29 +152,6 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert done.returncode == 0, done.stderr
 
 
-def test_a_child_that_was_forked_while_its_parent_counted_for_a_quota_counts_anew(tmp_path: Path) -> None:
-    program = """
-from buoyline.workspace.quotas import Quotas
-workspace = LocalWorkspace(sys.argv[1], quotas=Quotas(workspace_bytes=1_000_000))
-asyncio.run(workspace.offload_context("s1", [message("before")]))
-held = threading.Event()
-def hold():
-    with workspace._quota._usage._guard:
-        held.set()
-        threading.Event().wait(20)
-threading.Thread(target=hold, daemon=True).start()
-held.wait()
-child = os.fork()
-if not child:
-    signal.alarm(15)
-    asyncio.run(workspace.offload_context("s1", [message("child")]))
-    os._exit(0)
-os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
-"""
-    done = run(program, tmp_path)
-    assert done.returncode == 0, done.stderr
-
-
 async def test_parent_and_child_do_not_both_go_on_with_a_window_that_was_forked(tmp_path: Path) -> None:
     program = """
 from buoyline import ContextWindow

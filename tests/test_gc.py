@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import CALLS, every_fault
 from hypothesis import given
 from hypothesis import strategies as st
 from thirds import STEP, each_third
@@ -25,7 +26,6 @@ from buoyline.errors import BuoylineError, ConfigError, CorruptError, LockTimeou
 from buoyline.maintenance.gc import GcReport, Retention, collect, former_reference_line, former_references
 from buoyline.maintenance.repair import repair
 from buoyline.maintenance.verify import verify
-from buoyline.testing.faults import CALLS, every_fault
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.blobs import ReferenceScanner, hex_runs
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from faults import Faults
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,6 @@ from buoyline.messages import Media, Text, ToolResult
 from buoyline.messages.model import Part
 from buoyline.offloader.view import view_of
 from buoyline.previews.source import MAX_LINE_CHARS, count_lines, is_readable
-from buoyline.testing import Faults
 from buoyline.workspace import content as content_module
 from buoyline.workspace.content import ResultContent
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import every_fault
 from thirds import STEP, each_third
 
 from buoyline.errors import MessageError, StorageError, WorkspaceFull
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
-from buoyline.testing import every_fault
 from buoyline.workspace import LocalWorkspace, layout
 from buoyline.workspace.descriptors import KeptDescriptors
 

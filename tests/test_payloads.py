@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.messages.payloads import Reference, payload_sizes, payloads_in, put_back, take_out
+from buoyline.messages.payloads import Reference, payloads_in, put_back, take_out
 
 PAYLOAD = b"\x89PNG\r\n\x1a\n"
 BASE64 = base64.b64encode(PAYLOAD).decode("ascii")
@@ -216,8 +216,3 @@ def test_a_payload_is_found_however_deeply_it_is_nested() -> None:
     for _ in range(3_000):
         (restored,) = restored
     assert restored == {"url": f"data:image/png;base64,{BASE64}"}
-
-
-def test_the_size_of_bytes_is_announced_wherever_they_are() -> None:
-    message = {"role": "user", "content": [{"image": {"format": "png", "source": {"bytes": b"12345"}}}, b"12"]}
-    assert sorted(payload_sizes(message)) == [2, 5]

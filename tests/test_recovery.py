@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import Faults, every_fault
 from thirds import STEP, each_third
 
 from buoyline.errors import NotFoundError, StorageError, WorkspaceFull
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
-from buoyline.testing import Faults, every_fault
 from buoyline.workspace import LocalWorkspace
 
 A = [{"role": "user", "content": "a1"}, {"role": "assistant", "content": "a2 " * 300}]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import every_fault
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thirds import STEP, each_third
@@ -21,7 +22,6 @@ from buoyline.errors import BuoylineError, ConfigError, MessageError, RedactionE
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader.stub import previewed_lines
-from buoyline.testing import every_fault
 from buoyline.testing.conversation import (
     agentscope_messages,
     anthropic_messages,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import CALLS, every_fault
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +21,6 @@ from buoyline.maintenance.repair import RepairReport, repair
 from buoyline.maintenance.restore import better_journal
 from buoyline.maintenance.verify import verify
 from buoyline.offloader.transcript import blank_lines
-from buoyline.testing.faults import CALLS, every_fault
 from buoyline.window import ContextWindow
 from buoyline.workspace import LocalWorkspace
 

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import every_fault
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline import LocalWorkspace, MemoryWorkspace, Quotas
+from buoyline import LocalWorkspace, MemoryWorkspace
 from buoyline.cli.sessions import stats_of
-from buoyline.errors import NotFoundError, QuotaExceededError, RedactionError, StorageError
+from buoyline.errors import NotFoundError, RedactionError, StorageError
 from buoyline.maintenance.gc import Retention, collect
 from buoyline.maintenance.repair import repair
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Json, Media, Opaque, Text, ToolResult
 from buoyline.messages.model import Base64, ResultPart
 from buoyline.testing.conversation import contents, result_of_all_kinds
-from buoyline.testing.faults import every_fault
 from buoyline.watching.events import ResultStored
 from buoyline.workspace import layout
 from buoyline.workspace.journal import decode, encode
@@ -191,30 +191,6 @@ async def test_parts_of_another_form_are_a_finding(tmp_path: Path, part: dict[st
     assert any(words in found.message for found in verify(LocalWorkspace(tmp_path)).findings)
 
 
-async def test_quotas_count_the_media_of_results_and_refuse_before_anything_is_written(tmp_path: Path) -> None:
-    large = picture(PNG * 200)
-    for name, quotas in (("blob", Quotas(blob_bytes=100)), ("workspace", Quotas(workspace_bytes=3_000))):
-        workspace = LocalWorkspace(tmp_path / name, quotas=quotas)
-        with pytest.raises(QuotaExceededError, match=name):
-            await workspace.store_result("s", shown("c", Text("a"), large))
-        assert not workspace.session_ids()
-        assert not [*(tmp_path / name).glob("data/*.png")]
-        await workspace.store_result("s", shown("c", Text("a"), picture()))
-        with pytest.raises(QuotaExceededError, match=name):
-            await workspace.store_result("s", shown("d", Text("b"), large))
-        assert [file.read_bytes() for file in (tmp_path / name).glob("data/*.png")] == [PNG]
-        assert not verify(workspace).findings
-
-
-async def test_native_blocks_over_the_quota_are_refused_before_they_are_decoded(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path, quotas=Quotas(blob_bytes=100))
-    source = {"type": "base64", "media_type": "image/png", "data": "A" * 4_000}
-    block = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "image", "source": source}]}
-    with pytest.raises(QuotaExceededError, match="blob"):
-        await workspace.offload_tool_result("s", block)
-    assert not tmp_path.joinpath("data").exists()
-
-
 @pytest.mark.parametrize("make", [LocalWorkspace, lambda _, **h: MemoryWorkspace(**h)])
 async def test_everything_of_a_result_goes_through_the_hooks(tmp_path: Path, make: Callable[..., Any]) -> None:
     def redact(text: str) -> str:
@@ -244,12 +220,11 @@ async def test_everything_of_a_result_goes_through_the_hooks(tmp_path: Path, mak
     assert await workspace.store_result("s", given) == stored
 
 
-@pytest.mark.parametrize("quotas", [Quotas(), Quotas(session_bytes=100_000)], ids=["unlimited", "limited"])
-def test_no_result_has_its_name_before_its_picture_has(tmp_path: Path, quotas: Quotas) -> None:
+def test_no_result_has_its_name_before_its_picture_has(tmp_path: Path) -> None:
     result = shown("c", Text("a"), picture())
     for number, faults in enumerate(every_fault(errno.EIO)):
         workdir = tmp_path / str(number)
-        workspace = LocalWorkspace(workdir, durability="off", quotas=quotas)
+        workspace = LocalWorkspace(workdir, durability="off")
         with faults, contextlib.suppress(StorageError):
             asyncio.run(workspace.store_result("s", result))
         if (workdir / "sessions/s/tool_result-c.txt").exists():

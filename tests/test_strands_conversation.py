@@ -23,7 +23,7 @@ from strands.storage import LocalFileStorage
 from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
 from strands_model import ScriptedModel, call
 
-from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace, Quotas, SummaryRequest
+from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace, SummaryRequest
 from buoyline.compression.pointers import pointers_in
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands import (
@@ -763,7 +763,10 @@ async def test_the_event_loop_goes_on_while_a_summary_is_written(tmp_path: Path)
 
 
 def full_workspace(tmp_path: Path) -> LocalWorkspace:
-    return LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=600))
+    """Return a workspace that can store nothing: a file is in the place of its directory."""
+    tmp_path.mkdir(exist_ok=True)
+    (tmp_path / "full").touch()
+    return LocalWorkspace(tmp_path / "full")
 
 
 @pytest.mark.parametrize("kind", [SlidingWindowConversationManager, SummarizingConversationManager])
@@ -780,7 +783,7 @@ def test_an_overflow_that_the_workspace_cannot_relieve_is_raised_as_an_overflow(
     manager = SummarizingConversationManager(workspace=full_workspace(tmp_path))
     messages = talk(60)
     agent = agent_with(manager, overflow, messages=copy.deepcopy(messages))
-    with pytest.raises(ContextWindowOverflowException, match="quota allows"):
+    with pytest.raises(ContextWindowOverflowException, match="Not a directory"):
         agent("go on")
     assert bare(history(agent))[:60] == messages
     assert manager.removed_message_count == 0

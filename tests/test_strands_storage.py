@@ -31,8 +31,8 @@ from strands.vended_plugins.context_offloader import Storage as OffloaderStorage
 from strands.vended_plugins.context_offloader.plugin import _frame_content
 from strands_model import ScriptedModel, call
 
-from buoyline import LocalWorkspace, MemoryWorkspace, Quotas
-from buoyline.errors import ConfigError, CorruptError, QuotaExceededError
+from buoyline import LocalWorkspace, MemoryWorkspace
+from buoyline.errors import ConfigError, CorruptError
 from buoyline.integrations.strands import FileStorage, InMemoryStorage, WorkspaceOffloader, WorkspaceStorage
 from buoyline.integrations.strands.history import session_named, session_of
 from buoyline.integrations.strands.storage import framed, unframed
@@ -357,29 +357,6 @@ async def test_what_is_redacted_reaches_no_file(content_type: str, tmp_path: Pat
     for path in (tmp_path / "w").rglob("*"):
         assert "hunter2" not in path.name
         assert path.is_dir() or b"hunter2" not in path.read_bytes()
-
-
-async def test_quotas_hold_for_both_forms(tmp_path: Path) -> None:
-    storage = WorkspaceStorage(LocalWorkspace(tmp_path / "w", quotas=Quotas(blob_bytes=10)))
-    with pytest.raises(QuotaExceededError):
-        await storage.store("k", b"x" * 11, "image/png")
-    with pytest.raises(StrandsStorageError, match="quota"):
-        await storage.write("k", b"x" * 11)
-
-
-async def test_what_is_written_over_counts_once_for_a_workspace_and_in_any_process(tmp_path: Path) -> None:
-    def limited() -> WorkspaceStorage:
-        return WorkspaceStorage(LocalWorkspace(tmp_path / "w", quotas=Quotas(workspace_bytes=30_000)))
-
-    storage = limited()
-    for number in range(10):
-        await storage.write("state", bytes([number]) * 10_000)
-    await storage.write("state", b"")
-    await storage.write("state", b"x" * 25_000)
-    for each in (storage, limited()):
-        with pytest.raises(StrandsStorageError, match="quota"):
-            await each.write("other", b"x" * 10_000)
-    assert await storage.read("other") is None
 
 
 def test_something_else_than_a_workspace_is_refused() -> None:

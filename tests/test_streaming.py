@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import every_fault, files_up_to
 from hypothesis import given
 from hypothesis import strategies as st
 from thirds import STEP, each_third
 
-from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace, Quotas
+from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import (
     ConfigError,
     NotFoundError,
-    QuotaExceededError,
     RedactionError,
     StorageError,
     ToolOutputError,
@@ -39,7 +39,7 @@ from buoyline.offloader.stub import bare_stub, previewed_lines
 from buoyline.offloader.view import view_of
 from buoyline.previews import source as sources
 from buoyline.previews.source import decoded
-from buoyline.testing import HOSTILE_TEXTS, every_fault
+from buoyline.testing import HOSTILE_TEXTS
 from buoyline.window import offloading
 from buoyline.workspace import streams
 from buoyline.workspace.local_tree import Handle
@@ -411,28 +411,12 @@ class TestWhatDoesNotEnd:
 
 
 class TestLimits:
-    """Quotas are asked while it grows."""
-
-    @pytest.mark.parametrize("quota", ["session_bytes", "workspace_bytes"])
-    @pytest.mark.parametrize("is_new", [True, False])
-    async def test_an_endless_output_is_stopped_at_the_quota_and_nothing_is_left(
-        self, tmp_path: Path, quota: str, *, is_new: bool
-    ) -> None:
-        if not is_new:
-            await LocalWorkspace(tmp_path).store_result("s", ToolResult("a", "", (Text("x" * 900_000),)))
-        workspace = LocalWorkspace(tmp_path, quotas=Quotas(**{quota: 3_000_000}))
-        before = results_in(tmp_path)
+    async def test_an_endless_output_is_stopped_by_a_full_disk_and_nothing_is_left(self, tmp_path: Path) -> None:
+        workspace = LocalWorkspace(tmp_path)
         for keep_partial in (False, True):
-            with pytest.raises(QuotaExceededError, match=quota):
+            with files_up_to(3_000_000), pytest.raises(WorkspaceFull):
                 await workspace.store_stream("s", "c", endless(), keep_partial=keep_partial)
-            assert (results_in(tmp_path), unfinished(tmp_path)) == (before, [])
-        assert workspace.session_ids() == ([] if is_new else ["s"])
-
-    async def test_the_view_counts_against_the_quota_too(self, tmp_path: Path) -> None:
-        workspace = LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=3_000_000))
-        with pytest.raises(QuotaExceededError):
-            await workspace.store_stream("s", "c", ["x" * 2_000_000])
-        assert [*results_in(tmp_path), *unfinished(tmp_path)] == []
+            assert [*results_in(tmp_path), *unfinished(tmp_path), *workspace.session_ids()] == []
 
     @each_third
     @pytest.mark.usefixtures("small_blocks")
@@ -781,8 +765,8 @@ class TestInAWindow:
         assert window.messages[1]["content"].startswith("half\n[The tool did not")
 
     async def test_a_full_disk_adds_nothing(self, tmp_path: Path) -> None:
-        window = self.window(LocalWorkspace(tmp_path, quotas=Quotas(session_bytes=2_000_000)))
-        with pytest.raises(WorkspaceFull):
+        window = self.window(LocalWorkspace(tmp_path))
+        with files_up_to(2_000_000), pytest.raises(WorkspaceFull):
             await window.add_tool_output("c", endless(), keep_partial=True)
         assert window.messages == []
         assert unfinished(tmp_path) == []

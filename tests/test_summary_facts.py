@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from object_workspace import Objects, pushed
 from test_squeezed_summaries import CHANGED, SIZE, fed, paste, turn, work
 
 from buoyline.compression.summary import FEW_FACTS, FEW_STRINGS, STRINGS_FIELD, Summary, summary_from
@@ -18,7 +17,7 @@ from buoyline.maintenance.gc import Retention, collect
 from buoyline.maintenance.verify import verify
 from buoyline.messages import spell
 from buoyline.window import ContextCompressed, ContextWindow, Event, SummaryVerified
-from buoyline.workspace import LocalWorkspace, MemoryWorkspace, Quotas, summary_facts
+from buoyline.workspace import LocalWorkspace, MemoryWorkspace, summary_facts
 
 ITEMS = [{"text": f"fact {number}"} for number in range(40)]
 WORK = {"plan": ["push the branch"]}
@@ -223,13 +222,6 @@ def test_where_room_is_short_a_summary_has_its_own_facts_and_few_others(squeezed
     assert len(spell(summary.without_facts().to_json())) < 16_000
 
 
-def test_another_store_of_the_same_files_has_the_facts(squeezed: Path) -> None:
-    whole = at(squeezed).session("s1").summaries_with_facts()
-    there = pushed(at(squeezed), Objects()).session("s1")
-    assert there.summaries_with_facts() == whole
-    assert whole[-1]["items"]
-
-
 async def test_a_workspace_in_memory_keeps_the_facts_of_two_summaries() -> None:
     workspace = MemoryWorkspace()
     for _ in range(5):
@@ -250,17 +242,6 @@ async def test_redaction_leaves_no_secret_in_the_facts(tmp_path: Path) -> None:
     assert b"hunter2" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     (found,) = await workspace.load_summaries("s1")
     assert found["items"] == [{"text": "the password is ***"}]
-
-
-async def test_a_session_near_its_quota_goes_on_as_its_old_facts_leave(tmp_path: Path) -> None:
-    free = at(tmp_path / "free")
-    sizes: list[int] = []
-    for _ in range(9):
-        await free.append_summary("s1", SUMMARY)
-        files = [path for path in (tmp_path / "free" / S1).iterdir() if path.is_file() and path.name != "session.json"]
-        sizes.append(sum(path.stat().st_size for path in files))
-    limited = LocalWorkspace(tmp_path / "limited", durability="off", quotas=Quotas(session_bytes=max(sizes)))
-    assert [await limited.append_summary("s1", SUMMARY) for _ in range(9)] == list(range(1, 10))
 
 
 def test_gc_removes_the_facts_with_their_session(workdir: Path) -> None:

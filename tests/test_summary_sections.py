@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from object_workspace import Objects, pushed
 
 from buoyline.cli.main import main
 from buoyline.errors import BuoylineError, CorruptError, NotFoundError
@@ -33,13 +32,13 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> LocalWorkspace:
     return workspace
 
 
-@pytest.fixture(scope="module", params=["disk", "memory", "objects"])
+@pytest.fixture(scope="module", params=["disk", "memory"])
 def workspace(request: pytest.FixtureRequest, local: LocalWorkspace) -> ReadableWorkspace:
     if request.param == "memory":
         memory = MemoryWorkspace()
         asyncio.run(fill(memory))
         return memory
-    return local if request.param == "disk" else pushed(local, Objects())
+    return local
 
 
 @pytest.mark.parametrize(

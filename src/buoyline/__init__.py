@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from buoyline.offloader import Offloader, ToolRule
     from buoyline.tokens import TokenCounter
     from buoyline.window import ContextWindow
-    from buoyline.workspace import LocalWorkspace, MemoryWorkspace, Quotas
+    from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 __all__ = [
     "BuoylineError",
@@ -37,7 +37,6 @@ __all__ = [
     "LocalWorkspace",
     "MemoryWorkspace",
     "Offloader",
-    "Quotas",
     "Summarizer",
     "Summary",
     "SummaryRequest",
@@ -55,7 +54,6 @@ _HOMES = {
     "LocalWorkspace": "workspace",
     "MemoryWorkspace": "workspace",
     "Offloader": "offloader",
-    "Quotas": "workspace",
     "Summarizer": "compression",
     "Summary": "compression",
     "SummaryRequest": "compression",

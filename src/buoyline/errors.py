@@ -15,8 +15,7 @@ BuoylineError
 ├── SessionExistsError     (FileExistsError)   the id of a new session is taken
 ├── StaleWindowError       (RuntimeError)      another writer has continued the session
 ├── StorageError           (OSError)           the file system refused; errno and filename are kept
-│   ├── WorkspaceFull                          no space, quota or file size left; nothing was changed
-│   │   └── QuotaExceededError                 more than `Quotas` allow; nothing was written
+│   ├── WorkspaceFull                          no space or file size left; nothing was changed
 │   └── LockTimeout        (TimeoutError)      another writer held the session for too long
 ├── RedactionError         (RuntimeError)      a redaction hook failed; nothing was stored
 ├── UnsupportedPlatformError (RuntimeError)    the operating system lacks required calls
@@ -47,7 +46,6 @@ __all__ = [
     "LockTimeout",
     "MessageError",
     "NotFoundError",
-    "QuotaExceededError",
     "RedactionError",
     "SessionExistsError",
     "StaleWindowError",
@@ -262,28 +260,7 @@ class StorageError(BuoylineError, OSError):
 
 
 class WorkspaceFull(StorageError):  # noqa: N818 - the documented name of the condition users handle
-    """No space, quota or file size is left. The operation was undone; free space and repeat it."""
-
-
-class QuotaExceededError(WorkspaceFull):
-    """A write would exceed one of the workspace's `Quotas`. It was refused before it began."""
-
-    def __init__(self, quota: str, limit_bytes: int, needed_bytes: int) -> None:
-        """Keep the quota (``"blob"``, ``"session"`` or ``"workspace"``), its limit, and the size it would reach."""
-        super().__init__(errno.EDQUOT, os.strerror(errno.EDQUOT))
-        # OSError took two arguments as an errno and its message; our arguments are the fields.
-        self.args = (quota, limit_bytes, needed_bytes)
-        self.quota = quota
-        self.limit_bytes = limit_bytes
-        self.needed_bytes = needed_bytes
-
-    def __str__(self) -> str:
-        """Return the numbers and ways out."""
-        way_out = "or omit the payload" if self.quota == "blob" else "or remove old sessions with `buoyline gc`"
-        return (
-            f"the {self.quota} would take {self.needed_bytes:,} bytes, but its quota allows {self.limit_bytes:,}; "
-            f"nothing was written: raise Quotas({self.quota}_bytes=...), {way_out}"
-        )
+    """No space is left, or a file may not grow. The operation was undone; free space and repeat it."""
 
 
 class LockTimeout(StorageError, TimeoutError):  # noqa: N818 - named after the condition, as above
@@ -363,7 +340,7 @@ def storage_error(error: OSError, path: str | None = None) -> StorageError:
         path: The file to name if *error* names none.
 
     Returns:
-        `WorkspaceFull` for a full disk, an exceeded quota or file size limit; else `StorageError`.
+        `WorkspaceFull` for a full disk, an exceeded disk quota or file size limit; else `StorageError`.
     """
     kind = WorkspaceFull if error.errno in _FULL_ERRNOS else StorageError
     reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))

@@ -23,7 +23,6 @@ from buoyline.errors import (
     BuoylineError,
     ConfigError,
     InvalidNameError,
-    QuotaExceededError,
     StorageError,
     WorkspaceFull,
 )
@@ -191,7 +190,7 @@ def _end_unread() -> NoReturn:
 def _in_words(error: BuoylineError) -> str:
     if isinstance(error, StorageError) and error.errno in FORBIDDEN_ERRNOS:
         return f"{error}; run this command as the owner of that file, or use another --workdir"
-    if isinstance(error, WorkspaceFull) and not isinstance(error, QuotaExceededError):
+    if isinstance(error, WorkspaceFull):
         return f"{error}; free space, or use another --workdir"
     return str(error)
 

@@ -158,30 +158,6 @@ def payloads_in(value: object) -> Iterator[Payload]:
             yield payload
 
 
-def payload_sizes(value: object) -> Iterator[int]:
-    """Yield the size of every payload in *value*: of bytes, or by the length of base64 text, which is not copied.
-
-    The size is exact if the base64 is canonical, and never too small. *value* is a message's JSON value, or a native
-    message, and need not have been checked.
-    """
-    # Keeps the objects: a model's fields are new objects each time, and their ids may be reused once they are gone.
-    waiting, seen = [value], {id(value): value}
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, (bytes, bytearray)):
-            yield len(node)
-            continue
-        plain = node if is_object(node) or is_array(node) else model_fields(node)
-        for child in _children(plain, (), ""):
-            if child.carrier is not None:
-                text = str(child.value)
-                padding = 2 if text.endswith("==") else 1 if text.endswith("=") else 0
-                yield max(0, (len(text) - child.carrier.start + 3) // 4 * 3 - padding)
-            elif id(child.value) not in seen:
-                seen[id(child.value)] = child.value
-                waiting.append(child.value)
-
-
 def format_for(key: str, siblings: Mapping[str, Any], format_name: str) -> str:
     """Return the format of the value under *key* of *siblings*: Bedrock names it beside the source of its bytes.
 

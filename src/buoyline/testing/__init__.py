@@ -16,7 +16,6 @@ if "pytest" in sys.modules:
 
 from buoyline.testing.conversation import HOSTILE_IDS, HOSTILE_TEXTS
 from buoyline.testing.counter import CounterConformance
-from buoyline.testing.faults import Faults, every_fault
 from buoyline.testing.offloader import OffloaderConformance
 from buoyline.testing.workspace import WorkspaceConformance
 
@@ -24,8 +23,6 @@ __all__ = [
     "HOSTILE_IDS",
     "HOSTILE_TEXTS",
     "CounterConformance",
-    "Faults",
     "OffloaderConformance",
     "WorkspaceConformance",
-    "every_fault",
 ]

@@ -24,15 +24,10 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 from buoyline.compression import ContextConfig
-from buoyline.errors import ConflictError, MessageError, NotFoundError, SessionExistsError, StaleWindowError
-from buoyline.lookups import grep, read
-from buoyline.lookups.calls import telling_argument
-from buoyline.messages import Json, Media, Text, ToolResult
-from buoyline.messages.model import text_in
-from buoyline.messages.registry import detect
+from buoyline.errors import NotFoundError, StaleWindowError
+from buoyline.messages import Media, Text, ToolResult
 from buoyline.offloader import ContextArchive, Offloader, ResultStore, SummaryLog, TranscriptReader, WindowLog
 from buoyline.offloader.protocol import abilities_of
-from buoyline.previews.source import MAX_LINE_CHARS
 from buoyline.testing.conversation import (
     HOSTILE_IDS,
     HOSTILE_TEXTS,
@@ -47,7 +42,6 @@ from buoyline.testing.conversation import (
     said,
 )
 from buoyline.window import ContextWindow, Event, ResultOffloaded
-from buoyline.workspace import ReadableWorkspace
 
 _TASKS = 50
 _THREADS = 8
@@ -86,32 +80,6 @@ class WorkspaceConformance(ABC):
             assert found == [(dialect, message) for message in make()]
             assert [list(message) for _, message in found] == [list(message) for message in make()]
 
-    async def test_any_extent_of_the_messages_can_be_loaded(self, workspace: Offloader) -> None:
-        """Across batches, and fewer if there are fewer."""
-        archive = _archive_of(workspace)
-        messages = [said(str(number)) for number in range(7)]
-        for start in range(0, 7, 2):
-            await archive.archive("s", messages[start : start + 2])
-        for first in range(8):
-            for end in range(first, 9):
-                assert [message for _, message in await archive.load_messages("s", first, end)] == messages[first:end]
-
-    async def test_what_was_loaded_is_the_callers(self, workspace: Offloader) -> None:
-        """A change of it changes nothing in the workspace."""
-        archive = _archive_of(workspace)
-        await archive.archive("s", openai_messages())
-        for message in await _loaded(archive, "s"):
-            message.clear()
-        assert await _loaded(archive, "s") == openai_messages()
-
-    async def test_a_text_that_spells_a_reference_stays_a_text(self, workspace: Offloader) -> None:
-        """Only data that was taken out of a message is put back into it."""
-        archive = _archive_of(workspace)
-        reference = f"workspace:///data/{'0' * 64}.png"
-        forged = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": reference}}]}
-        await archive.archive("s", [*openai_messages(), forged])
-        assert (await _loaded(archive, "s"))[-1] == forged
-
     async def test_hostile_texts_come_back_equal_from_the_archive(self, workspace: Offloader) -> None:
         """Separators of every kind, control characters, and half a character."""
         archive = _archive_of(workspace)
@@ -127,54 +95,6 @@ class WorkspaceConformance(ABC):
         await archive.archive("s", [said("c")], batch_id="two")
         assert await archive.archive("s", openai_messages(), batch_id="one") == first
         assert await _loaded(archive, "s") == [*openai_messages(), said("c")]
-
-    async def test_a_batch_id_with_other_messages_is_a_conflict_and_stores_nothing(self, workspace: Offloader) -> None:
-        """Neither the old batch nor the order changes."""
-        archive = _archive_of(workspace)
-        await archive.archive("s", [said("a")], batch_id="one")
-        with _raises(ConflictError, "new batch id"):
-            await archive.archive("s", [said("b")], batch_id="one")
-        assert await _loaded(archive, "s") == [said("a")]
-
-    async def test_without_a_batch_id_only_a_repetition_in_a_row_is_a_retry(self, workspace: Offloader) -> None:
-        """People do say the same thing twice."""
-        for text in ("a", "a", "b", "a"):
-            await workspace.offload_context("s", [said(text)])
-        assert await _loaded(_archive_of(workspace), "s") == [said("a"), said("b"), said("a")]
-
-    async def test_a_batch_that_must_begin_at_another_index_is_refused_and_stores_nothing(
-        self, workspace: Offloader
-    ) -> None:
-        """Another writer has archived meanwhile. A repetition keeps its index."""
-        archive = _archive_of(workspace)
-        with _raises(StaleWindowError):
-            await archive.archive("s", [said("a"), said("b")], batch_id="one", first=1)
-        await archive.archive("s", [said("a"), said("b")], batch_id="one", first=0)
-        for first in (0, 1, 3):
-            with _raises(StaleWindowError):
-                await archive.archive("s", [said("c")], batch_id="two", first=first)
-        await archive.archive("s", [said("c")], batch_id="two", first=2)
-        await archive.archive("s", [said("a"), said("b")], batch_id="one", first=0)
-        assert await _loaded(archive, "s") == [said("a"), said("b"), said("c")]
-
-    async def test_no_messages_change_nothing(self, workspace: Offloader) -> None:
-        """The answer has the index of the next message."""
-        archive = _archive_of(workspace)
-        await archive.archive("s", [said("a"), said("b")])
-        empty = await archive.archive("s", [])
-        assert (empty.first, empty.lines) == (2, ())
-        assert await _loaded(archive, "s") == [said("a"), said("b")]
-
-    async def test_what_is_no_message_is_named_by_its_position_and_nothing_is_stored(
-        self, workspace: Offloader
-    ) -> None:
-        """A batch is whole or absent."""
-        archive = _archive_of(workspace)
-        await archive.archive("s", [said("a")])
-        for bad in ({"no": "role"}, {"role": "user", "content": [{"type": "x", "n": float("nan")}]}):
-            with _raises(MessageError, "message 1"):
-                await archive.archive("s", [said("b"), bad])
-        assert await _loaded(archive, "s") == [said("a")]
 
     async def test_line_ranges_lead_to_the_lines_of_each_message(self, workspace: Offloader) -> None:
         """They follow each other without a gap, and `locate` repeats the answer of `archive`."""
@@ -202,29 +122,12 @@ class WorkspaceConformance(ABC):
         shown = await reader.transcript_lines("s", 1, 5)
         assert [list(lines) for lines in shown] == [text[start - 1 : end] for start, end in located.lines]
 
-    async def test_lines_of_messages_that_are_not_archived_are_not_found(self, workspace: Offloader) -> None:
-        """Fewer lines than messages would be worse."""
-        archive = _archive_of(workspace)
-        await archive.archive("s", [said("a")])
-        with _raises(NotFoundError):
-            await archive.locate("s", 0, 2)
-
     async def test_hostile_texts_come_back_equal_from_the_results(self, workspace: Offloader) -> None:
         """Each text to the last character, also half a character."""
         results = _results_of(workspace)
         for number, text in enumerate((*HOSTILE_TEXTS, LONE_SURROGATES)):
             stored = await results.store_result("s", result(f"call_{number}", text))
             assert self.peek(workspace, stored.reference) == text
-
-    async def test_a_result_with_a_long_line_has_a_view_with_short_ones(self, workspace: Offloader) -> None:
-        """A result that is readable as it is has none."""
-        results = _results_of(workspace)
-        long = await results.store_result("s", result("long", "word " * 1000))
-        view = self.peek(workspace, long.view)
-        assert max(map(len, view.split("\n"))) <= MAX_LINE_CHARS
-        assert view.count("\n") == long.lines
-        short = await results.store_result("s", result("short", "a\nb\n"))
-        assert (short.view, short.lines) == ("", 2)
 
     async def test_one_call_id_with_other_content_keeps_both_and_with_the_same_is_one(
         self, workspace: Offloader
@@ -246,24 +149,6 @@ class WorkspaceConformance(ABC):
         assert self.peek(workspace, stored.reference) == whole.text
         assert await results.store_result("s", result_of_all_kinds("c")) == stored
 
-    async def test_the_parts_of_a_result_say_what_they_are_and_where(self, workspace: Offloader) -> None:
-        """Offsets lead to the texts in its file, references to all other parts."""
-        whole = result_of_all_kinds("c")
-        stored = await _results_of(workspace).store_result("s", whole)
-        text = self.peek(workspace, stored.reference).encode("utf-8", "surrogatepass")
-        assert len(stored.parts) == len(whole.parts)
-        for part, given in zip(stored.parts, whole.parts, strict=True):
-            if isinstance(given, (Text, Json)):
-                said_there = text[part.offset : part.offset + part.size_bytes].decode("utf-8", "surrogatepass")
-                assert (said_there, part.path, part.reference) == (text_in(given), "", "")
-                assert part.kind == ("text" if isinstance(given, Text) else "json")
-            else:
-                assert part.path
-                assert part.reference
-            if isinstance(given, Media) and (content := given.content()):
-                facts = part.kind, part.media_type, part.size_bytes, part.name
-                assert facts == (given.kind, given.media_type, len(content), given.name)
-
     async def test_results_that_differ_in_their_media_alone_are_two(self, workspace: Offloader) -> None:
         """An id, even an empty one, may be repeated with another image, or with the same one."""
         results = _results_of(workspace)
@@ -274,18 +159,6 @@ class WorkspaceConformance(ABC):
         assert stored[: len(given)] == stored[len(given) :]
         found = [contents(await results.load_result("s", one)) for one in stored[: len(given)]]
         assert found == [contents(result) for result in given]
-
-    async def test_a_stub_is_known_by_its_record_and_not_by_its_looks(self, workspace: Offloader) -> None:
-        """The transcript has a line about the result in place of a stub; a text that only looks like a stub is kept."""
-        results, archive = _results_of(workspace), _archive_of(workspace)
-        stored = await results.store_result("s", result("c", "whole"))
-        await results.record_stub("s", "the stub", stored)
-        await results.record_stub("s", "the stub", stored)
-        messages = [{"role": "tool", "tool_call_id": "c", "content": text} for text in ("the stub", "the stub.")]
-        batch = await archive.archive("s", messages)
-        text = self.peek(workspace, batch.transcript)
-        assert text.count("the stub") == text.count("the stub.") == 1
-        assert await _loaded(archive, "s") == messages
 
     async def test_recorded_stubs_are_loaded_and_nothing_else(self, workspace: Offloader) -> None:
         """A resumed window learns which of its texts are stubs, and of which results."""
@@ -306,14 +179,6 @@ class WorkspaceConformance(ABC):
         await windows.replace_window("s", [said("b")], [], 0, [], stubs=late, writer="w")
         assert await results.load_stubs("s", ["stub 2", "stub 3", "stub 1"]) == dict(late)
 
-    async def test_what_is_missing_is_what_neither_archive_nor_results_hold(self, workspace: Offloader) -> None:
-        """In the order of the question."""
-        archive = _archive_of(workspace)
-        await archive.archive("s", [said("alpha")])
-        await _results_of(workspace).store_result("s", result("c", "beta"))
-        assert await archive.missing("s", ["gamma", "alpha", "beta", "delta"]) == ["gamma", "delta"]
-        assert await archive.missing("s", []) == []
-
     async def test_summaries_are_numbered_and_come_back_in_order(self, workspace: Offloader) -> None:
         """With any number and text of their own."""
         summaries = _summaries_of(workspace)
@@ -323,49 +188,6 @@ class WorkspaceConformance(ABC):
         assert await summaries.load_summaries("s") == [
             {"n": number, "text": text} for number, text in enumerate(texts, 1)
         ]
-
-    async def test_the_newest_summary_comes_back_with_its_facts(self, workspace: Offloader) -> None:
-        """However many there were: the next summary chooses from all of them."""
-        summaries = _summaries_of(workspace)
-        for number in range(1, 5):
-            items = [{"text": f"{number} {at} {text}"} for at, text in enumerate(HOSTILE_TEXTS * 9)]
-            facts = {"items": items, "work": {"plan": [number]}}
-            assert await summaries.append_summary("s", {"text": f"summary {number}", **facts}) == number
-            found = await summaries.load_summaries("s")
-            assert found[-1] == {"n": number, "text": f"summary {number}", **facts}
-            assert [summary["text"] for summary in found] == [f"summary {at}" for at in range(1, number + 1)]
-
-    async def test_lookups_lead_to_the_end_of_a_session(self, workspace: Offloader) -> None:
-        """`grep` shows the newest hits first, and `read` the last lines."""
-        reader = _readable(workspace)
-        archive = _archive_of(workspace)
-        await _results_of(workspace).store_result("s", result("c", "needle of a result\nits last line"))
-        for number in range(6):
-            await archive.archive("s", [said(f"needle {number}")])
-        shown = [line.text for line in grep(reader, "needle", session="s", last=True).lines]
-        assert shown == [*(f"needle {number}" for number in range(5, -1, -1)), "needle of a result"]
-        assert [line.text for line in read(reader, "transcript.md:-2", session="s").lines] == ["needle 5", ""]
-        assert [line.text for line in read(reader, "[c:-1]", session="s").lines] == ["its last line"]
-
-    async def test_lookups_name_the_call_of_a_hit(self, workspace: Offloader) -> None:
-        """In the transcript, by what is archived, whatever a tool printed."""
-        reader = _readable(workspace)
-        await _archive_of(workspace).archive("s", anthropic_messages())
-        found = grep(reader, "^", "transcript.md", session="s").text
-        calls = [call for message in anthropic_messages() for call in detect(message).view(message).calls]
-        assert calls
-        rows = [row for row in found.splitlines() if row.startswith("@ ")]
-        named = [f"@ {call.name} {telling_argument(call.arguments)}".rstrip() for call in calls]
-        assert [row.partition(" \u00b7 ")[0] for row in rows if row.startswith("@ run")] == [*named, *named]
-
-    async def test_lookups_read_earlier_summaries(self, workspace: Offloader) -> None:
-        """As text, by number and by citation."""
-        reader = _readable(workspace)
-        for number in (1, 2):
-            await _summaries_of(workspace).append_summary("s", {"text": f"summary\n{number} of the session\n"})
-        for path in ("summary 1", "[summaries.jsonl:1]"):
-            assert [line.text for line in read(reader, path, session="s").lines] == ["summary", "1 of the session"]
-        assert grep(reader, "of the", "summary 2", session="s").lines[0].text == "2 of the session"
 
     async def test_a_window_comes_back_as_it_was_left(self, workspace: Offloader) -> None:
         """Images are stored within it, since its messages are not archived."""
@@ -384,33 +206,6 @@ class WorkspaceConformance(ABC):
         assert [message for _, message in state.messages] == [*messages, said("new")]
         assert (state.head, state.first, state.pins) == (("summary",), 7, (1, 7, 8))
         assert dict(state.settings) == {"size": 5, "config": {"a": [1, None]}}
-
-    async def test_a_window_knows_how_many_messages_are_archived(self, workspace: Offloader) -> None:
-        """So a window that was interrupted during a compaction can continue."""
-        archive, windows = _archive_of(workspace), _windows_of(workspace)
-        messages = [said("a"), said("b")]
-        await windows.start_window("s", {}, writer="w")
-        await windows.extend_window("s", messages, [], writer="w")
-        await archive.archive("s", messages)
-        assert (await windows.load_window("s")).archived == len(messages)
-
-    async def test_a_second_window_in_a_session_is_refused_and_harms_nothing(self, workspace: Offloader) -> None:
-        """The error says how to continue the first one; its writer may repeat the call."""
-        windows = _windows_of(workspace)
-        await windows.start_window("s", {"size": 1}, writer="w")
-        await windows.extend_window("s", [said("a")], [], writer="w")
-        with _raises(SessionExistsError, "resume"):
-            await windows.start_window("s", {"size": 2}, writer="another")
-        await windows.start_window("s", {"size": 1}, writer="w")
-        state = await windows.load_window("s")
-        assert [message for _, message in state.messages] == [said("a")]
-        assert dict(state.settings) == {"size": 1}
-
-    async def test_a_window_in_a_session_that_has_messages_is_refused(self, workspace: Offloader) -> None:
-        """They are not the window's."""
-        await _archive_of(workspace).archive("s", [said("a")])
-        with _raises(SessionExistsError, "resume"):
-            await _windows_of(workspace).start_window("s", {}, writer="w")
 
     async def test_who_claims_a_window_goes_on_alone(self, workspace: Offloader) -> None:
         """The earlier writer gets an error, and changes nothing."""
@@ -518,18 +313,6 @@ class WorkspaceConformance(ABC):
         texts = [f"{thread} {number}" for thread in range(_THREADS) for number in range(_CALLS)]
         assert await archive.missing("s", texts) == []
 
-    async def test_threads_that_repeat_one_batch_store_it_once(self, workspace: Offloader) -> None:
-        """All get the answer of the first."""
-        archive = _archive_of(workspace)
-        places: list[object] = []
-
-        async def work(_: int) -> None:
-            places.append(await archive.archive("s", [said("a"), said("b")], batch_id="one"))
-
-        await _in_threads(work)
-        assert await _loaded(archive, "s") == [said("a"), said("b")]
-        assert all(place == places[0] for place in places)
-
     async def test_a_cancelled_call_and_its_repetition_store_once(self, workspace: Offloader) -> None:
         """At any moment: the batch is whole or absent."""
         archive = _archive_of(workspace)
@@ -633,12 +416,6 @@ def _transcript_of(workspace: Offloader) -> TranscriptReader:
 
 def _windows_of(workspace: Offloader) -> WindowLog:
     return _required(abilities_of(workspace).windows, "log of windows")
-
-
-def _readable(workspace: Any) -> ReadableWorkspace:
-    """Return *workspace* for lookups, or skip the test if they cannot read it."""
-    found: ReadableWorkspace = _required(workspace if hasattr(workspace, "files") else None, "files to read")
-    return found
 
 
 async def _loaded(archive: ContextArchive, session_id: str) -> list[dict[str, Any]]:

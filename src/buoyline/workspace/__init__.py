@@ -7,7 +7,6 @@ verification, gc and lookups do not: they use a workspace.
 from buoyline.workspace.files import File, Files, ReadableWorkspace, Status
 from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.memory import MemoryWorkspace
-from buoyline.workspace.quotas import Quotas
 from buoyline.workspace.stored_session import StoredSession
 
 __all__ = [
@@ -15,7 +14,6 @@ __all__ = [
     "Files",
     "LocalWorkspace",
     "MemoryWorkspace",
-    "Quotas",
     "ReadableWorkspace",
     "Status",
     "StoredSession",

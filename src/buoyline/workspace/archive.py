@@ -19,20 +19,16 @@ from buoyline.workspace.batches import (
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.journal import Batch, ByteRange, Record
 from buoyline.workspace.journal_tail import JournalTail
-from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
-from buoyline.workspace.results import StagedBlobs
 from buoyline.workspace.session import Session
-from buoyline.workspace.tree import Tree
 
 
 class Archive:
     """The archived messages of a session."""
 
-    def __init__(self, session: Session, blobs: Blobs, quota: QuotaChecker = UNLIMITED) -> None:
-        """Archive into *session*, and payloads into *blobs*, within *quota*."""
+    def __init__(self, session: Session, blobs: Blobs) -> None:
+        """Archive into *session*, and payloads into *blobs*."""
         self._session = session
         self._blobs = blobs
-        self._quota = quota
 
     def add(
         self,
@@ -53,10 +49,8 @@ class Archive:
             MessageError: One of *messages* is no message; nothing was written.
             ConflictError: *batch_id* stands for other messages.
             StaleWindowError: The first would get another index; nothing was written.
-            QuotaExceededError: A payload, the session or the workspace would exceed its quota; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
-        staged = StagedBlobs(self._blobs, self._quota)
         with ExitStack() as lease:
             has_lease = False
 
@@ -66,20 +60,14 @@ class Archive:
                 if not has_lease:
                     lease.enter_context(self._blobs.lease())
                     has_lease = True
-                return staged.put(payload, media_type)
+                return self._blobs.put(payload, media_type)
 
             checked = prepared(messages, dialect, put)
             if not checked:
                 return ()
-            addition = _Addition(
-                batch_id, checked, [message.line for message in checked], times_of(checked, times), staged
-            )
+            addition = _Addition(batch_id, checked, [message.line for message in checked], times_of(checked, times))
             if not has_lease and any(layout.REFERENCE_PREFIX in line for line in addition.lines):
                 lease.enter_context(self._blobs.lease())
-            if self._quota.is_limited_for_new(self._session):
-                tail = JournalTail(lambda _offset, _size_bytes: b"")
-                needed = addition.growth(tail, self._session.tree, *addition.rendered_behind(tail))
-                self._quota.check_new(self._session, *needed)
             with self._session.writing() as (tail, appender):
                 known = known_batch(tail, self._session.session_id, batch_id, checked, addition.lines)
                 if known is not None:
@@ -87,9 +75,6 @@ class Archive:
                     return (known,)
                 check_first(tail, self._session.session_id, first)
                 record, derived = addition.rendered_behind(tail)
-                if self._quota.is_limited:
-                    self._quota.admit(self._session, tail, *addition.growth(tail, self._session.tree, record, derived))
-                    staged.write()
                 appender.commit(layout.CONTEXT_FILE, addition.lines, record, derived=derived)
                 return () if tail.last_batch is None else (tail.last_batch,)
 
@@ -105,13 +90,12 @@ class Archive:
 
 
 class _Addition(NamedTuple):
-    """A batch before its commit, with its waiting payloads."""
+    """A batch before its commit."""
 
     batch_id: str
     messages: Sequence[ArchivedMessage]
     lines: Sequence[bytes]
     times: tuple[str, ...]
-    staged: StagedBlobs
 
     def rendered_behind(self, tail: JournalTail) -> tuple[Callable[[ByteRange], Record], bytes]:
         """Return a function that makes the record after those in *tail*, and the bytes for the transcript."""
@@ -132,11 +116,3 @@ class _Addition(NamedTuple):
             )
 
         return record, derived
-
-    def growth(
-        self, tail: JournalTail, tree: Tree, record: Callable[[ByteRange], Record], derived: bytes
-    ) -> tuple[int, list[Record], int]:
-        """Return how many bytes it adds to the session's files, its record, and how many it adds to ``data/``."""
-        # The record is as long as the real one, whose hash is not known before the bytes are written.
-        byte_range = ByteRange(tail.context_end, tuple(map(len, self.lines)), "0" * 64, tail.context_end, tail.end)
-        return sum(byte_range.sizes) + len(derived), [record(byte_range)], self.staged.new_bytes(tree)

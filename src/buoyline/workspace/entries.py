@@ -19,7 +19,6 @@ from buoyline.messages import spell
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.workspace import layout
 from buoyline.workspace.pool import RunsWork
-from buoyline.workspace.quotas import QuotaChecker
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.tree import Tree
 
@@ -53,7 +52,6 @@ class StoredEntries:
         run: RunsWork,
         begin: Callable[[], None],
         redaction: Redaction,
-        quota: QuotaChecker,
         lock_timeout_s: float,
     ) -> None:
         """Keep the entries of *scope* in *tree*; *begin* creates the workspace if necessary.
@@ -63,13 +61,12 @@ class StoredEntries:
         """
         self._tree, self._directory, self._lock_name = tree, layout.entries_directory(scope), layout.lock_name(scope)
         self._run, self._begin = run, begin
-        self._redaction, self._quota, self._lock_timeout_s = redaction, quota, lock_timeout_s
+        self._redaction, self._lock_timeout_s = redaction, lock_timeout_s
 
     async def write(self, key: str, entry: StoredEntry) -> None:
         """Store *entry* under *key*, and replace an older one: durable on return, whole or not at all.
 
         Raises:
-            QuotaExceededError: A payload or the workspace would exceed its quota; nothing was written.
             RedactionError: A redaction hook failed; nothing was written.
             StorageError: The file system refused; the older entry is unchanged.
         """
@@ -101,7 +98,6 @@ class StoredEntries:
         return await self._run(lambda: self._keys(prefix))
 
     def _write(self, key: str, entry: StoredEntry) -> None:
-        self._quota.check_blob(len(entry.content))
         given = redacted(entry, self._redaction)
         key = self._redaction.text(key)
         digest = hashlib.sha256(given.content).hexdigest()
@@ -111,8 +107,6 @@ class StoredEntries:
         self._begin()
         with self._lock():
             old = self._facts(key)
-            old_bytes = 0 if old is None else self._tree.size(f"{self._directory}/{old['file']}") or 0
-            self._quota.admit_blobs(self._tree, len(given.content) - old_bytes)
             self._make_directories()
             self._tree.replace(f"{self._directory}/{file}", (given.content,))
             self._tree.replace(self._facts_name(key), (spell(facts).encode("utf-8"),))

@@ -174,7 +174,6 @@ class JournalState:
 
     Attributes:
         windows: The last two records of the content that ``window.jsonl`` was replaced with, newest last.
-        result_bytes: Bytes of all tool results and their views.
         next_line: The transcript line that the next batch begins on, 1-based.
     """
 
@@ -184,7 +183,6 @@ class JournalState:
     settings: Record = field(default_factory=dict[str, Any])
     pins: tuple[int, ...] = ()
     writer: str = ""
-    result_bytes: int = 0
     messages: int = 0
     next_line: int = 1
     transcript_end: int = 0
@@ -201,8 +199,6 @@ class JournalState:
             case "summary":
                 self.last_summary = byte_range_from(record, offset)
                 self.summaries_end = self.last_summary.end
-            case "result":
-                self.result_bytes = record.get("total", 0)
             case "window":
                 self.windows = [*self.windows[-1:], record]
                 self.pins = tuple(record["pins"])

@@ -13,7 +13,6 @@ from buoyline.errors import ConfigError
 from buoyline.workspace import layout
 from buoyline.workspace.local_tree import LocalTree
 from buoyline.workspace.pool import WorkerPool, outcome
-from buoyline.workspace.quotas import Quotas
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
 from buoyline.workspace.session import Session
 from buoyline.workspace.stored_session import StoredSession
@@ -22,7 +21,6 @@ from buoyline.workspace.tree_workspace import TreeWorkspace
 T = TypeVar("T")
 
 _DURABILITY = ("fsync", "off")
-_NO_QUOTAS = Quotas()
 
 
 class LocalWorkspace(TreeWorkspace[LocalTree]):
@@ -43,7 +41,6 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         *,
         durability: str = "fsync",
         lock_timeout_s: float = 30.0,
-        quotas: Quotas = _NO_QUOTAS,
         redact: RedactText | None = None,
         redact_payload: RedactPayload | None = None,
         shown_as: str | None = None,
@@ -55,8 +52,6 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
             durability: With ``"fsync"``, acknowledged writes survive a power cut. With ``"off"``, they survive the end
                 of the process; a power cut may lose the newest.
             lock_timeout_s: How long a writer waits for another one in the same session.
-            quotas: Limits on stored bytes. A write that would exceed one raises `QuotaExceededError` before anything is
-                decoded or written.
             redact: Gets every string before it is hashed or written, and returns the string to store: texts, keys, call
                 ids, arguments, settings, summaries. A text with JSON escapes is passed a second time, decoded. Equal
                 texts must get equal answers, and an answer must not be changed again, since retries and stubs are
@@ -69,8 +64,8 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
                 is in the workspace's records, so another process may give another path.
 
         Raises:
-            ConfigError: *durability* is not one of the two, *lock_timeout_s* is no number from 0 on, *quotas* is no
-                `Quotas`, a hook cannot be called, or *shown_as* is no absolute path.
+            ConfigError: *durability* is not one of the two, *lock_timeout_s* is no number from 0 on, a hook cannot be
+                called, or *shown_as* is no absolute path.
             UnsupportedPlatformError: Neither Linux nor macOS.
         """
         if durability not in _DURABILITY:
@@ -82,7 +77,6 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         self.workdir = Path(workdir).absolute()
         super().__init__(
             LocalTree(self.workdir, durable=durability != "off", shown_as=shown_as or ""),
-            quotas=quotas,
             redaction=Redaction(redact, redact_payload),
             lock_timeout_s=lock_timeout_s,
         )

@@ -14,7 +14,6 @@ from buoyline.workspace.blobs import Blobs, hex_runs
 from buoyline.workspace.commit import Appender
 from buoyline.workspace.journal import ByteRange, Record, byte_range_fields
 from buoyline.workspace.journal_tail import JournalTail
-from buoyline.workspace.quotas import UNLIMITED, QuotaChecker, facts_numbers
 from buoyline.workspace.records import (
     call_record,
     check_writer,
@@ -36,28 +35,21 @@ class Summaries:
     next summary replaces, since it gets the same number.
     """
 
-    def __init__(self, session: Session, quota: QuotaChecker = UNLIMITED) -> None:
-        """Keep them in *session*, within *quota*."""
+    def __init__(self, session: Session) -> None:
+        """Keep them in *session*."""
         self._session = session
-        self._quota = quota
 
     def add(self, summary: Mapping[str, Any]) -> int:
         """Append *summary* with its number as ``n``, counted from 1; durable on return.
 
         Raises:
-            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             StorageError: The file system refused; nothing was changed.
         """
-        if self._quota.is_limited_for_new(self._session):
-            first, facts = _summary_line(summary, 1)
-            self._quota.check_new(self._session, len(first) + len(facts or b""), [_summary_growth(1, first, 0)])
         with self._session.writing() as (tail, appender):
             number = tail.summaries + 1
             line, facts = _summary_line(summary, number)
             # The oldest is removed first, so that no gap hides what a crash left.
-            outdated = facts_numbers(self._session, number - summary_facts.KEPT)[::-1]
-            growth = len(line) + len(facts or b"") - self._size_of([number, *outdated])
-            self._quota.admit(self._session, tail, growth, [_summary_growth(number, line, tail.summaries_end)])
+            outdated = self._facts_up_to(number - summary_facts.KEPT)[::-1]
             if facts is not None:
                 appender.tree.replace(self._facts_file(number), (facts,))
             if appender.tree.size(self._session.name(layout.SUMMARIES_FILE)) == 0:
@@ -76,8 +68,18 @@ class Summaries:
                     appender.tree.remove(self._facts_file(old))
             return number
 
-    def _size_of(self, numbers: Sequence[int]) -> int:
-        return sum(self._session.tree.size(self._facts_file(number)) or 0 for number in numbers)
+    def _facts_up_to(self, newest: int) -> list[int]:
+        """Return the numbers of the summaries up to *newest* whose facts are still there, newest first.
+
+        The search ends at a gap, but not before the last few numbers: a summary may have no facts.
+        """
+        found: list[int] = []
+        for number in range(newest, 0, -1):
+            if self._session.tree.exists(self._facts_file(number)):
+                found.append(number)
+            elif newest - number > summary_facts.KEPT:
+                break
+        return found
 
     def _facts_file(self, number: int) -> str:
         return self._session.name(layout.summary_facts_name(number))
@@ -111,10 +113,9 @@ class Window:
     replacement does no harm.
     """
 
-    def __init__(self, session: Session, quota: QuotaChecker = UNLIMITED, blobs: Blobs | None = None) -> None:
-        """Keep it in *session*, within *quota*; its messages may refer to *blobs*."""
+    def __init__(self, session: Session, blobs: Blobs | None = None) -> None:
+        """Keep it in *session*; its messages may refer to *blobs*."""
         self._session = session
-        self._quota = quota
         self._blobs = blobs
 
     def start(self, settings: Mapping[str, Any], writer: str = "") -> None:
@@ -122,12 +123,9 @@ class Window:
 
         Raises:
             SessionExistsError: The session has messages or a window already.
-            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
         """
         records: list[Record] = [{"op": "writer", "writer": writer, "time": now()}] if writer else []
         records += [{"op": "settings", "settings": settings, "time": now()}, window_record(b"", (), 0, (), now())]
-        if self._quota.is_limited_for_new(self._session):
-            self._quota.check_new(self._session, 0, records)
         with self._session.writing() as (tail, appender):
             # A record without its file is a start that a crash interrupted; it was never acknowledged.
             has_window = bool(tail.windows) and appender.tree.exists(self._session.name(layout.WINDOW_FILE))
@@ -137,7 +135,6 @@ class Window:
                 return
             if tail.last_batch or has_window:
                 raise SessionExistsError(self._session.session_id, self._session.tree.path(self._session.directory))
-            self._quota.admit(self._session, tail, 0, records)
             *others, last = records
             for record in others:
                 appender.note(record, durable=False)
@@ -159,27 +156,17 @@ class Window:
 
         Raises:
             StaleWindowError: Another writer has taken the window over; nothing was changed.
-            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             ValueError: See `WindowLog.extend_window`.
         """
         content = window_lines(new.messages, new.dialects)
-        size_bytes, times = len(content), checked_times(new.times, new.messages)
-        if self._quota.is_limited_for_new(self._session):
-            growth = lines_record(size_bytes, 0, times=times, is_durable=False)
-            self._quota.check_new(self._session, size_bytes, [growth])
+        times = checked_times(new.times, new.messages)
         with self._lease(content), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, new.writer)
             records, called = list[Record](), list(map(call_record, new.calls))
             if tuple(pins) != tail.pins:
                 records.append({"op": "pins", "pins": list(pins), "time": now()})
-            held_bytes = appender.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
-            self._check_length(tail, held_bytes)
-            unknown = unknown_stubs(tail, new.stubs)
-            if self._quota.is_limited:
-                growth = lines_record(held_bytes + size_bytes, 0, times=times, is_durable=appender.tree.is_durable)
-                grown = [growth] if content else []
-                self._quota.admit(self._session, tail, size_bytes, [*unknown, *grown, *called, *records])
-            for record in unknown:
+            self._check_length(tail, appender.tree.size(self._session.name(layout.WINDOW_FILE)) or 0)
+            for record in unknown_stubs(tail, new.stubs):
                 appender.note(record, durable=False)
             before, end = appender.append_lines(layout.WINDOW_FILE, content), tail.end
             try:
@@ -200,19 +187,13 @@ class Window:
 
         Raises:
             StaleWindowError: Another writer has taken the window over; nothing was changed.
-            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             ValueError: See `WindowLog.extend_window`.
         """
         content = window_lines(new.messages, new.dialects)
         record = window_record(content, head, first, pins, now(), times=checked_times(new.times, new.messages))
-        if self._quota.is_limited_for_new(self._session):
-            self._quota.check_new(self._session, len(content), [record])
         with self._lease(content), self._session.writing() as (tail, appender):
             check_writer(tail, self._session.session_id, new.writer)
-            replaced = appender.tree.size(self._session.name(layout.WINDOW_FILE)) or 0
-            first_noted = [*unknown_stubs(tail, new.stubs), *map(call_record, new.calls)]
-            self._quota.admit(self._session, tail, len(content) - replaced, [*first_noted, record])
-            for other in first_noted:
+            for other in (*unknown_stubs(tail, new.stubs), *map(call_record, new.calls)):
                 appender.note(other, durable=False)
             before = tail.end
             self._reaffirm(tail, appender)
@@ -269,8 +250,3 @@ def _summary_line(summary: Mapping[str, Any], number: int) -> tuple[bytes, bytes
 
 def _summary_record(number: int, byte_range: ByteRange) -> Record:
     return {"op": "summary", "n": number, **byte_range_fields(byte_range)}
-
-
-def _summary_growth(number: int, line: bytes, offset: int) -> Record:
-    """Return a record as long as the one that will commit *line*, whose hash is not known yet."""
-    return _summary_record(number, ByteRange(offset, (len(line),), "0" * 64, offset, 0))

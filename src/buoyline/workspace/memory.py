@@ -14,7 +14,6 @@ from buoyline.workspace.archive import Archive
 from buoyline.workspace.blobs import Blobs
 from buoyline.workspace.journal import Batch
 from buoyline.workspace.memory_tree import FileNode, MemoryTree
-from buoyline.workspace.quotas import Quotas
 from buoyline.workspace.redaction import Redaction, RedactPayload, RedactText
 from buoyline.workspace.results import Results, StagedResult
 from buoyline.workspace.session import Session
@@ -69,7 +68,7 @@ class MemoryWorkspace(TreeWorkspace["EvictingTree"]):
         """
         tree = EvictingTree(evict_after_turns)
         redaction = Redaction(redact, redact_payload)
-        super().__init__(tree, quotas=Quotas(), redaction=redaction, lock_timeout_s=_LOCK_TIMEOUT_S)
+        super().__init__(tree, redaction=redaction, lock_timeout_s=_LOCK_TIMEOUT_S)
 
     _hint: ClassVar[str] = _NOTHING_STORED
 

@@ -14,83 +14,35 @@ from buoyline.offloader.protocol import StoredResult
 from buoyline.workspace import layout
 from buoyline.workspace.blobs import Blobs, copy_to_torn
 from buoyline.workspace.content import Measure, ResultContent, described, result_from, stored_parts
-from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Record, text_digest
 from buoyline.workspace.journal_tail import JournalTail
-from buoyline.workspace.quotas import UNLIMITED, QuotaChecker
 from buoyline.workspace.records import unknown_stubs
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.result_names import ResultNames, names_for
 from buoyline.workspace.session import Session
 from buoyline.workspace.tree import Tree
 
-# Payloads that wait until the quota check of everything that belongs to them.
 
-
-class StagedBlobs:
-    """The payloads of one batch. They are written at once unless a limit is set, so that none is held twice."""
-
-    def __init__(self, blobs: Blobs, quota: QuotaChecker, *, waits: bool = False) -> None:
-        """Write to *blobs* within *quota*; with *waits*, write nothing before `write` even without a limit."""
-        self.waits = waits or quota.is_limited
-        self._blobs = blobs
-        self._quota = quota
-        self._waiting: dict[str, tuple[bytes, str]] = {}
-
-    def put(self, payload: bytes, media_type: str) -> str:
-        """Store *payload*, or keep it for `write`, and return its reference.
-
-        Raises:
-            QuotaExceededError: It is larger than a blob may be.
-        """
-        self._quota.check_blob(len(payload))
-        if not self.waits:
-            return self._blobs.put(payload, media_type)
-        name = layout.blob_name(payload, media_type)
-        self._waiting[name] = (payload, media_type)
-        return layout.reference_to(name)
-
-    def new_bytes(self, tree: Tree) -> int:
-        """Return by how much ``data/`` of *tree* will grow."""
-        return sum(len(payload) for name, (payload, _) in self._waiting.items() if tree.size(name) is None)
-
-    def write(self) -> None:
-        """Store the waiting payloads, durably.
-
-        Raises:
-            StorageError: The file system refused.
-        """
-        for payload, media_type in self._waiting.values():
-            self._blobs.put(payload, media_type)
-        self._waiting.clear()
-
-
-def store_payload(
-    block: object, tree: Tree, blobs: Blobs, quota: QuotaChecker, *, redaction: Redaction, begin: Callable[[], None]
-) -> object:
+def store_payload(block: object, blobs: Blobs, *, redaction: Redaction, begin: Callable[[], None]) -> object:
     """Store the payload of *block* alone, durably, and return the block that refers to it.
 
     *begin* is called before anything is written, and after every check that needs no file.
 
     Raises:
-        QuotaExceededError: It would exceed a quota; nothing was written.
         StorageError: The file system refused.
     """
-    quota.check_payloads([block])
-    staged = StagedBlobs(blobs, quota, waits=redaction.is_active)
+    waiting: list[tuple[bytes, str]] = []
 
     def put(payload: bytes, media_type: str) -> str:
-        return staged.put(redaction.payload(payload, media_type), media_type)
+        redacted = redaction.payload(payload, media_type)
+        waiting.append((redacted, media_type))
+        return layout.reference_to(layout.blob_name(redacted, media_type))
 
-    if not staged.waits:
-        begin()
-        with blobs.lease():
-            return without_payload(block, put)
     referring = without_payload(block, put)
     begin()
     with blobs.lease():
-        quota.admit_blobs(tree, staged.new_bytes(tree))
-        staged.write()
+        for payload, media_type in waiting:
+            blobs.put(payload, media_type)
     return referring
 
 
@@ -117,7 +69,6 @@ class _PendingResult:
     Attributes:
         chunks: Yields the bytes of its file, as often as asked.
         view: Lines and bytes of its view; None if it needs none.
-        staged_bytes: Bytes that the quota has admitted already.
     """
 
     call_id: str
@@ -128,10 +79,9 @@ class _PendingResult:
     view: tuple[int, int] | None
     is_error: bool = False
     partial: str = ""
-    staged_bytes: int = 0
 
-    def record(self, name: str, others_bytes: int) -> Record:
-        """Return its record in the journal; *others_bytes* is the size of the session's other results and views."""
+    def record(self, name: str) -> Record:
+        """Return its record in the journal."""
         measure = self.measure
         lines, view_bytes = self.view or (measure.lines, 0)
         record: dict[str, Any] = {
@@ -142,7 +92,6 @@ class _PendingResult:
             "sha256": measure.sha256,
             "lines": lines,
             "parts": self.parts,
-            "total": others_bytes + measure.size_bytes + view_bytes,
             "time": now(),
         }
         if self.tool:
@@ -159,11 +108,10 @@ class _PendingResult:
 class Results:
     """The tool results of a session."""
 
-    def __init__(self, session: Session, blobs: Blobs, quota: QuotaChecker = UNLIMITED) -> None:
-        """Store into *session*, and media into *blobs*, within *quota*."""
+    def __init__(self, session: Session, blobs: Blobs) -> None:
+        """Store into *session*, and media into *blobs*."""
         self._session = session
         self._blobs = blobs
-        self._quota = quota
 
     def store(self, result: ToolResult) -> StoredResult:
         """Store *result* durably: its media in ``data/``, then its text and JSON in a file of its own.
@@ -173,16 +121,14 @@ class Results:
 
         Raises:
             CorruptError: The file with the name of this content holds other content.
-            QuotaExceededError: An image or other payload, the session or the workspace would exceed its quota; nothing
-                was written.
             StorageError: The file system refused; no file has its final name.
         """
-        content, staged = ResultContent(result), StagedBlobs(self._blobs, self._quota)
-        measure, tree = content.measure(), self._session.tree
+        content = ResultContent(result)
+        measure = content.measure()
         with ExitStack() as lease:
             if len(measure.blocks) < len(result.parts):
                 lease.enter_context(self._blobs.lease())
-            parts = described(result, measure, staged.put)
+            parts = described(result, measure, self._blobs.put)
             view = content.view()
             counts = None if view is None else (view.count(b"\n"), len(view))
             pending = _PendingResult(
@@ -190,7 +136,6 @@ class Results:
             )
 
             def write(held: Tree, name: str, *, is_there: bool) -> None:
-                staged.write()
                 if is_there:
                     # Its writer may have been killed before the name was durable.
                     held.sync_directory(self._session.directory)
@@ -199,7 +144,7 @@ class Results:
                 if view is not None:
                     self._publish_view(held, layout.view_name(name), view)
 
-            return self._commit(pending, write, lambda: staged.new_bytes(tree))
+            return self._commit(pending, write)
 
     def load(self, name: str) -> ToolResult:
         """Return the result in file *name*, equal to the stored one, with the bytes of its media.
@@ -224,7 +169,6 @@ class Results:
 
         Raises:
             CorruptError: See `store`.
-            QuotaExceededError: See `store`.
             StorageError: See `store`.
         """
         measure, tree = staged.measure, self._session.tree
@@ -236,7 +180,6 @@ class Results:
             lambda: tree.chunks(staged.name),
             (staged.view_lines, staged.view_bytes) if staged.view_name else None,
             partial=partial,
-            staged_bytes=measure.size_bytes + staged.view_bytes,
         )
 
         def write(held: Tree, name: str, *, is_there: bool) -> None:
@@ -245,29 +188,18 @@ class Results:
             if staged.view_name:
                 self._publish_staged_view(held, layout.view_name(name), staged.view_name)
 
-        return replace(self._commit(pending, write, lambda: 0), partial=partial)
+        return replace(self._commit(pending, write), partial=partial)
 
-    def _commit(
-        self, pending: _PendingResult, write: Callable[..., None], blob_bytes: Callable[[], int]
-    ) -> StoredResult:
+    def _commit(self, pending: _PendingResult, write: Callable[..., None]) -> StoredResult:
         """Store *pending* under its name, and record it unless its record exists; durable on return.
 
         *write* gives the content its name, if no such file *is_there*, in the tree that it gets, which holds the
-        session's directory. *blob_bytes* returns by how much ``data/`` will grow.
+        session's directory.
         """
-        session, quota, staged_bytes = self._session, self._quota, pending.staged_bytes
-        if quota.is_limited_for_new(session):
-            call_id, tool, measure, parts = pending.call_id, pending.tool, pending.measure, pending.parts
-            names = names_for(Index(), ResultNames(), call_id, tool, measure=measure, parts=parts)
-            first = pending.record(next(names), 0)
-            quota.check_new(session, first["total"], [first], blob_bytes(), staged_bytes=staged_bytes)
-        with session.writing() as (tail, appender):
+        with self._session.writing() as (tail, appender):
             name, is_there = self._place(appender.tree, tail, pending)
             known = tail.find_result(name)
-            record = known or pending.record(name, tail.result_bytes)
-            if known is None and quota.is_limited:
-                new_bytes = record["total"] - tail.result_bytes
-                quota.admit(session, tail, new_bytes, [record], blob_bytes(), staged_bytes=staged_bytes)
+            record = known or pending.record(name)
             write(appender.tree, name, is_there=is_there)
             if known is None:
                 appender.note(record)
@@ -279,15 +211,9 @@ class Results:
         """Record that the text *stub* replaces the result in file *name*.
 
         The record becomes durable with the next commit; no archived message can hold the stub before that.
-
-        Raises:
-            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
         """
-        if self._quota.is_limited_for_new(self._session):
-            self._quota.check_new(self._session, 0, unknown_stubs(Index(), [(stub, name)]))
         with self._session.writing() as (tail, appender):
             for record in unknown_stubs(tail, [(stub, name)]):
-                self._quota.admit(self._session, tail, 0, [record])
                 appender.note(record, durable=False)
 
     def behind_all(self, texts: Sequence[str]) -> dict[str, StoredResult]:

@@ -180,7 +180,6 @@ _LATER: Mapping[str, Mapping[str, Check]] = {
     "lines": {"times": _are(_is_text)},
     "window": {"times": _are(_is_text)},
     "result": {
-        "total": _is_count,
         "view_bytes": _is_count,
         "parts": _are(_is_part),
         "tool": _is_text,

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, 
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, TypeVar, cast
 
-from buoyline.errors import BuoylineError, NotFoundError, StorageError, ToolOutputError
+from buoyline.errors import BuoylineError, ConfigError, NotFoundError, StorageError, ToolOutputError
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader.protocol import StoredResult, ToolOutput
 from buoyline.offloader.view import view_blocks
@@ -25,9 +25,7 @@ from buoyline.workspace import layout
 from buoyline.workspace.content import Measure
 from buoyline.workspace.local_tree import outside_chunks, outside_file
 from buoyline.workspace.pool import RunsWork
-from buoyline.workspace.quotas import QuotaChecker, require_bytes
 from buoyline.workspace.results import StagedResult
-from buoyline.workspace.session import Session
 from buoyline.workspace.tree import OpenFile, Tree
 
 # Files as texts that are read piece by piece.
@@ -103,7 +101,6 @@ class StreamWriter:
 
         Raises:
             ToolOutputError: The result was stored or discarded already, or is too large for a redaction hook.
-            QuotaExceededError: The session or the workspace would exceed its quota; all is discarded.
             StorageError: The file system refused; all is discarded.
         """
         self._require_open()
@@ -171,37 +168,20 @@ class FileSink:
     """Keeps a result in a file without a final name, and makes its view from that file."""
 
     def __init__(
-        self,
-        session: Session,
-        quota: QuotaChecker,
-        prepare: Callable[[], None],
-        publish: Callable[[StagedResult, str], StoredResult],
+        self, tree: Tree, prepare: Callable[[], None], publish: Callable[[StagedResult, str], StoredResult]
     ) -> None:
-        """Write nothing yet; *session*, whose quota is charged, need not exist. *prepare* creates the workspace."""
-        self._tree = session.tree
-        self._session = session
-        self._quota = quota
+        """Write nothing yet. *prepare* creates the workspace."""
+        self._tree = tree
         self._prepare = prepare
         self._publish = publish
         self._file = _StagedFile(self)
         self._view: _StagedFile | None = None
-        self._granted_bytes = 0
         self._is_readable = True
 
     def open(self) -> tuple[str, OpenFile]:
         """Create a file without a final name."""
         self._prepare()
         return self._tree.stage(layout.SESSIONS)
-
-    def grant(self, size_bytes: int) -> None:
-        """Check that *size_bytes* more fit.
-
-        Raises:
-            QuotaExceededError: They do not.
-        """
-        self._prepare()
-        self._quota.admit_staged(self._session, self._granted_bytes, size_bytes)
-        self._granted_bytes += size_bytes
 
     def append(self, block: bytes) -> None:
         """Append *block*."""
@@ -246,7 +226,6 @@ class _StagedFile:
         self._last = b"\n"
 
     def append(self, block: bytes) -> None:
-        self._sink.grant(len(block))
         handle = self._opened()
         handle.append(block)
         handle.write_back(self.size_bytes, len(block))
@@ -350,7 +329,8 @@ async def chunks_of(call_id: str, output: ToolOutput, max_bytes: int | None = No
         StorageError: The file at this path cannot be read.
         Exception: Whatever *output* raises.
     """
-    require_bytes("max_bytes", max_bytes)
+    if max_bytes is not None and (isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1):
+        raise ConfigError("max_bytes", f"{max_bytes!r} is not a whole number of bytes above 0; None sets no limit")
     chunks = _chunks(call_id, output)
     taken_bytes = 0
     try:

@@ -30,7 +30,6 @@ from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs, with_data_tags
 from buoyline.workspace.entries import StoredEntries
 from buoyline.workspace.logs import NewMessages, Summaries, Window
-from buoyline.workspace.quotas import QuotaChecker, Quotas
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, may_name_a_file, reference_in
 from buoyline.workspace.results import Results, store_payload
@@ -61,16 +60,11 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
     _hint: ClassVar[str] = ""
     """What to do about a session that is not there."""
 
-    def __init__(self, tree: AnyTree, *, quotas: Quotas, redaction: Redaction, lock_timeout_s: float) -> None:
-        """Keep everything in *tree*; nothing is created before something is written.
-
-        Raises:
-            ConfigError: *quotas* is no `Quotas`.
-        """
+    def __init__(self, tree: AnyTree, *, redaction: Redaction, lock_timeout_s: float) -> None:
+        """Keep everything in *tree*; nothing is created before something is written."""
         self._tree = tree
         self._lock_timeout_s = lock_timeout_s
         self._blobs = Blobs(tree, lock_timeout_s=lock_timeout_s)
-        self._quota = QuotaChecker(quotas)
         self._redaction = redaction
         self._sessions: dict[str, Session] = {}
         self._taken = SessionNames()
@@ -111,7 +105,6 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
     def renew_after_fork(self) -> None:
         """Forget in a forked child what a thread of the parent may have held or been changing."""
         self._guard, self._sessions, self._taken = threading.Lock(), {}, SessionNames()
-        self._quota.renew_after_fork()
 
     def abilities(self) -> Abilities:
         """Return what a workspace can do beyond the two methods of an offloader."""
@@ -140,7 +133,6 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
         Raises:
             InvalidNameError: *session_id* cannot be an id.
             MessageError: One of *msgs* is not a message; nothing was written.
-            QuotaExceededError: A payload, the session or the workspace would exceed its quota; nothing was written.
             RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
         """
@@ -162,7 +154,6 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
         Raises:
             InvalidNameError: *session_id* cannot be an id.
             MessageError: *tool_result* is no tool result; nothing was written.
-            QuotaExceededError: The session or the workspace would exceed its quota; nothing was written.
             RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
         """
@@ -180,13 +171,11 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
 
         Raises:
             MessageError: The payload of a `DataBlock` is not base64; nothing was written.
-            QuotaExceededError: The payload or the workspace would exceed its quota; nothing was written.
             RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
         """
-        where = self._tree, self._blobs, self._quota
         return await self._run_in_session(
-            "", partial(store_payload, block, *where, redaction=self._redaction, begin=self._open)
+            "", partial(store_payload, block, self._blobs, redaction=self._redaction, begin=self._open)
         )
 
     async def store_result(self, session_id: str, result: ToolResult) -> StoredResult:
@@ -195,7 +184,6 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
 
     def _store(self, session_id: str, result: Any, *, native: object = None) -> Awaitable[StoredResult]:
         def redacted() -> ToolResult:
-            self._quota.check_result(result)
             found = self._redaction.result(result)
             return found if native is None else with_data_tags(found, native)
 
@@ -217,7 +205,7 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
         session = self._session(session_id)
         results = self._results(session)
         layout.require_id(call_id)
-        sink: ResultSink = FileSink(session, self._quota, self._open, partial(results.publish, call_id))
+        sink: ResultSink = FileSink(self._tree, self._open, partial(results.publish, call_id))
         if self._redaction.is_active:
             if keep_partial:
                 reason = (
@@ -260,7 +248,6 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
         Raises:
             ToolOutputError: It has more than *max_bytes*, is too large for a redaction hook, or cannot be read.
             ConfigError: *max_bytes* is no limit, or *keep_partial* is set and a hook redacts.
-            QuotaExceededError: The session or the workspace would exceed its quota; nothing is kept.
             BuoylineError: As for `offload_tool_result`; nothing is kept.
             Exception: Whatever *output* raises.
         """
@@ -322,7 +309,7 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
         """
 
         def redacted() -> tuple[Sequence[Any], str]:
-            return self._checked(messages, dialect), self._redaction.identifier(batch_id)
+            return self._redaction.messages(messages, dialect), self._redaction.identifier(batch_id)
 
         def add(session: Session, given: tuple[Sequence[Any], str]) -> ArchivedBatch:
             batches = self._archive(session).add(given[0], batch_id=given[1], dialect=dialect, first=first, times=times)
@@ -375,7 +362,7 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
         return await self._write(
             session_id,
             lambda: self._redaction.value(summary),
-            lambda s, redacted: Summaries(s, self._quota).add(redacted),
+            lambda s, redacted: Summaries(s).add(redacted),
         )
 
     async def load_summaries(self, session_id: str) -> list[dict[str, Any]]:
@@ -388,7 +375,7 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
         await self._write(
             session_id,
             lambda: (self._redaction.value(settings), self._redaction.identifier(writer)),
-            lambda s, given: Window(s, self._quota).start(*given),
+            lambda s, given: Window(s).start(*given),
         )
 
     async def claim_window(self, session_id: str, *, writer: str) -> None:
@@ -414,7 +401,7 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
         await self._write(
             session_id,
             lambda: self._redacted(new),
-            lambda s, new: Window(s, self._quota, self._blobs).extend(new, pins),
+            lambda s, new: Window(s, self._blobs).extend(new, pins),
         )
 
     async def replace_window(
@@ -436,7 +423,7 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
         await self._write(
             session_id,
             lambda: (self._redacted(new), self._redaction.texts(head)),
-            lambda s, given: Window(s, self._quota, self._blobs).replace(*given, first, pins),
+            lambda s, given: Window(s, self._blobs).replace(*given, first, pins),
         )
 
     async def load_window(self, session_id: str) -> WindowState:
@@ -511,7 +498,6 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
             run=partial(self._run, f"entries {scope}"),
             begin=self._open,
             redaction=self._redaction,
-            quota=self._quota,
             lock_timeout_s=self._lock_timeout_s,
         )
 
@@ -536,10 +522,10 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
         """What absolute references begin with, without a ``/`` at the end; the first is given out."""
 
     def _results(self, session: Session) -> Results:
-        return Results(session, self._blobs, self._quota)
+        return Results(session, self._blobs)
 
     def _archive(self, session: Session) -> Archive:
-        return Archive(session, self._blobs, self._quota)
+        return Archive(session, self._blobs)
 
     def _session(self, session_id: str) -> Session:
         with self._guard:
@@ -569,15 +555,10 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
 
         return self._run_in_session(session_id, run)
 
-    def _checked(self, messages: Sequence[Any], dialect: str | None = None) -> Sequence[Any]:
-        """Return *messages* redacted; payloads that are too large are refused before any is decoded."""
-        self._quota.check_payloads(messages)
-        return self._redaction.messages(messages, dialect)
-
     def _redacted(self, new: NewMessages) -> NewMessages:
         return new._replace(
             stubs=[(self._redaction.text(stub), file) for stub, file in new.stubs],
-            messages=self._checked(new.messages),
+            messages=self._redaction.messages(new.messages, None),
             calls=[replace(call, model=self._redaction.identifier(call.model)) for call in new.calls],
             writer=self._redaction.identifier(new.writer),
         )

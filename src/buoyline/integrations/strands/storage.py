@@ -398,7 +398,6 @@ class WorkspaceStorage(KeyedStorage):
             content_type: Its media type, which determines the extension.
 
         Raises:
-            QuotaExceededError: The content, the session or the workspace would exceed its quota.
             RedactionError: A redaction hook failed; nothing was stored.
             StorageError: The file system refused; nothing was changed.
         """

@@ -10,9 +10,10 @@ for faults in every_fault(errno.ENOSPC, after=True):
 
 import itertools
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, Self
 
 CALLS: Final = ("open", "write", "fdatasync", "fsync", "link", "rename", "unlink", "mkdir", "ftruncate")
@@ -86,3 +87,14 @@ def every_fault(
         yield faults
         if not faults.has_struck:
             return
+
+
+@contextmanager
+def files_up_to(size_bytes: int) -> Iterator[None]:
+    """Let no file grow beyond *size_bytes* during the block: the system refuses as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
