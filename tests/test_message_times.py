@@ -14,7 +14,6 @@ from buoyline.maintenance.repair import repair
 from buoyline.maintenance.verify import verify
 from buoyline.messages.times import now, time_from, time_of
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
-from buoyline.workspace.journal import decode, encode
 
 SAID = "2026-03-04T05:06:07.890Z"
 ADDED = "2026-03-04T05:06:09.000Z"
@@ -168,33 +167,6 @@ async def test_a_lost_transcript_is_rendered_with_the_same_times(
     repair(workspace)
     assert transcript(workdir) == written
     assert verify(workspace).findings == ()
-
-
-async def test_a_batch_without_times_has_the_time_of_archiving_as_its_version_wrote_it(tmp_path: Path) -> None:
-    await LocalWorkspace(tmp_path).archive("s1", [said("a"), said("b")], times=[ADDED, ADDED])
-    journal = tmp_path / "sessions/s1/journal.jsonl"
-    records = [dict(found) for line in journal.read_bytes().splitlines() if (found := decode(line))]
-    for record in records:
-        record.pop("times", None)
-        record.update({"time": SAID} if record["op"] == "batch" else {})
-    journal.write_bytes(b"".join(map(encode, records)))
-    old = transcript(tmp_path).replace(ADDED, SAID)
-    (tmp_path / "sessions/s1/transcript.md").write_text(old, encoding="utf-8")
-    assert verify(LocalWorkspace(tmp_path)).findings == ()
-    await LocalWorkspace(tmp_path).archive("s1", [said("c", timestamp=ADDED)])
-    assert headings(transcript(tmp_path)) == [f"## 0 user · {SAID}", f"## 1 user · {SAID}", f"## 2 user · {ADDED}"]
-    assert verify(LocalWorkspace(tmp_path)).findings == ()
-
-
-@pytest.mark.parametrize("times", ["now", [7, 7], [SAID], {"0": SAID}])
-async def test_times_of_another_form_in_the_journal_are_a_finding(tmp_path: Path, times: object) -> None:
-    await LocalWorkspace(tmp_path).archive("s1", [said("a"), said("b")])
-    journal = tmp_path / "sessions/s1/journal.jsonl"
-    records = [dict(found) for line in journal.read_bytes().splitlines() if (found := decode(line))]
-    for record in records:
-        record.update({"times": times} if record["op"] == "batch" else {})
-    journal.write_bytes(b"".join(map(encode, records)))
-    assert "bad-record" in {found.kind for found in verify(LocalWorkspace(tmp_path)).findings}
 
 
 async def test_a_lost_journal_is_rebuilt_with_the_messages_own_times(tmp_path: Path) -> None:

@@ -25,8 +25,6 @@ from buoyline.messages import Json, Media, Opaque, Text, ToolResult
 from buoyline.messages.model import Base64, ResultPart
 from buoyline.testing.conversation import contents, result_of_all_kinds
 from buoyline.watching.events import ResultStored
-from buoyline.workspace import layout
-from buoyline.workspace.journal import decode, encode
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + (800).to_bytes(4, "big") + (600).to_bytes(4, "big")
 any_text = st.text(st.characters(exclude_categories=()), max_size=20)
@@ -54,11 +52,6 @@ def picture(content: bytes = PNG, **facts: Any) -> Media:
 
 def shown(call_id: str, *parts: ResultPart) -> ToolResult:
     return ToolResult(call_id, "shoot", parts)
-
-
-def record_of(workdir: Path, call_id: str) -> dict[str, Any]:
-    lines = (workdir / "sessions/s/journal.jsonl").read_text().splitlines()
-    return next(record for record in map(json.loads, lines) if record.get("call_id") == call_id)
 
 
 def _as_kept(result: ToolResult) -> ToolResult:
@@ -91,44 +84,6 @@ def test_any_results_come_back_equal_and_apart(
     if given_results:
         assert not [found for found in verify(workspace).findings if found.severity != "note"]
         assert not collect(workspace, grace_s=0).blobs
-
-
-async def test_the_journal_says_what_each_block_is_and_where(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    report = Media("document", "application/pdf", 9, name="r.pdf", payload=b"%PDF-1.7\n")
-    opaque = Opaque("hologram", '{"type":"hologram"}')
-    stored = await workspace.store_result("s", shown("c", Text("a"), picture(), Json("{}"), report, opaque))
-    text, image, value, document, unknown = record_of(tmp_path, "c")["parts"]
-    assert text == {"kind": "text", "offset": 0, "bytes": 1}
-    assert value == {"kind": "json", "offset": 2, "bytes": 2}
-    name = layout.blob_name(PNG, "image/png")
-    assert image == {
-        "kind": "image",
-        "media_type": "image/png",
-        "bytes": len(PNG),
-        "path": name,
-    }
-    assert (document["kind"], document["name"], document["bytes"]) == ("document", "r.pdf", 9)
-    assert (unknown["kind"], unknown["name"], unknown["media_type"]) == ("opaque", "hologram", "application/json")
-    assert (tmp_path / name).read_bytes() == PNG
-    assert stored.parts[1].reference == str(tmp_path / name)
-    assert Path(stored.reference).read_text(encoding="utf-8") == "a\n{}"
-
-
-async def test_a_result_that_was_stored_before_its_parts_were_recorded_is_known(tmp_path: Path) -> None:
-    """Journals of earlier versions have no parts; their results are texts, and a repetition finds them."""
-    workspace = LocalWorkspace(tmp_path)
-    await workspace.store_result("s", shown("c", Text("a")))
-    journal = tmp_path / "sessions/s/journal.jsonl"
-    *others, line = journal.read_bytes().splitlines(keepends=True)
-    record = decode(line[:-1])
-    assert record is not None
-    journal.write_bytes(b"".join(others) + encode({key: record[key] for key in record if key not in {"parts", "crc"}}))
-    later = LocalWorkspace(tmp_path)
-    stored = await later.store_result("s", shown("c", Text("a")))
-    assert stored.parts == ()
-    assert (await later.load_result("s", stored)).parts == (Text("a"),)
-    assert not verify(later).findings
 
 
 async def test_gc_keeps_the_data_of_results_as_long_as_their_session(tmp_path: Path) -> None:
@@ -166,29 +121,6 @@ async def test_a_lost_picture_of_a_result_is_found_and_restored_from_a_copy(tmp_
     assert {found.kind for found in verify(workspace).findings} >= {"changed-bytes"}
     assert repair(workspace, copy=copy.workdir).is_repaired
     assert verify(workspace, sessions=["s"]).blobs == 1
-
-
-@pytest.mark.parametrize(
-    ("part", "words"),
-    [
-        ({"kind": "text", "offset": 5, "bytes": 1}, "part beyond its file"),
-        ({"kind": "text", "bytes": 1}, "'parts' of another form"),
-        ({"kind": 1, "offset": 0, "bytes": 1}, "'parts' of another form"),
-        ({"kind": "image", "bytes": 1, "media_type": "", "path": "../x"}, "'parts' of another form"),
-        ({"kind": "image", "bytes": 1, "path": f"data/{'0' * 64}.png"}, "'parts' of another form"),
-    ],
-)
-async def test_parts_of_another_form_are_a_finding(tmp_path: Path, part: dict[str, Any], words: str) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    await workspace.store_result("s", shown("c", Text("a")))
-    journal = tmp_path / "sessions/s/journal.jsonl"
-    *others, line = journal.read_bytes().splitlines(keepends=True)
-    record = decode(line[:-1])
-    assert record is not None
-    journal.write_bytes(
-        b"".join(others) + encode({key: value for key, value in {**record, "parts": [part]}.items() if key != "crc"})
-    )
-    assert any(words in found.message for found in verify(LocalWorkspace(tmp_path)).findings)
 
 
 @pytest.mark.parametrize("make", [LocalWorkspace, lambda _, **h: MemoryWorkspace(**h)])

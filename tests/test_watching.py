@@ -324,7 +324,7 @@ def test_garbage_in_the_journal_is_passed_by(writer: Writer) -> None:
 def _result_record(number: int, **fields: object) -> bytes:
     name = f"tool_result-c{number}.txt"
     record: dict[str, Any] = {"op": "result", "call_id": f"c{number}", "path": name, "bytes": 1, "lines": 1}
-    record.update(sha256="0" * 64, total=number)
+    record.update(sha256="0" * 64, parts=[])
     return encode({**record, "time": f"2026-01-01T00:00:{number:08}Z", **fields})
 
 

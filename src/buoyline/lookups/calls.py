@@ -198,7 +198,7 @@ class _SessionCalls:
             batch, places = self._batches[at], list[_Place]()
             offset, line = batch.byte_range.offset, batch.line
             sizes = batch.byte_range.sizes
-            for dialect, time, size, lines in zip(batch.dialects, batch.heading_times, sizes, batch.lines, strict=True):
+            for dialect, time, size, lines in zip(batch.dialects, batch.times, sizes, batch.lines, strict=True):
                 places.append(_Place(dialect, time, offset, size, line, lines))
                 offset += size
                 line += lines

@@ -553,7 +553,7 @@ def _transcript(session: StoredSession, index: Index, old: bytes) -> Iterator[by
 
 def _rendered(batch: Batch, content: bytes, index: Index) -> bytes | None:
     try:
-        return transcript_bytes(rendered(messages_of(batch, content), batch.first, batch.heading_times, index))
+        return transcript_bytes(rendered(messages_of(batch, content), batch.first, batch.times, index))
     except BuoylineError:
         return None
 

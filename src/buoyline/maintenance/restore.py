@@ -12,10 +12,9 @@ from buoyline.maintenance.verify.journal import Scan, lines_of
 from buoyline.messages.jsonl import parse
 from buoyline.messages.registry import detect
 from buoyline.workspace.batches import ArchivedMessage, batch_record, rendered, times_of, transcript_bytes
-from buoyline.workspace.index import Index
+from buoyline.workspace.index import Index, is_of_a_kind
 from buoyline.workspace.journal import ByteRange, decode, encode
 from buoyline.workspace.records import window_state
-from buoyline.workspace.shapes import fault_of
 
 _MAX_RESIZED = 100
 """Each needs a pass over the whole journal; more than this is not damage but another file."""
@@ -77,7 +76,7 @@ def index_of(journal: bytes) -> Index:
 def is_foldable(journal: bytes) -> bool:
     """Return whether all records have a known form, so that a writer can append to them."""
     records = map(decode, journal.split(b"\n"))
-    return not any(fault_of(record) for record in records if record is not None)
+    return all(is_of_a_kind(record) for record in records if record is not None)
 
 
 def with_adopted(journal: bytes, context: bytes, time: str) -> bytes:

@@ -159,9 +159,6 @@ HOSTILE_IDS: Final = (
     "a" * 300,
     "a" * 299,
     "\u65e5" * 100,
-    "CON",
-    "con",
-    "con.txt",
     "-rf",
     ".hidden",
     "abc",
@@ -190,7 +187,7 @@ HOSTILE_IDS: Final = (
     ".locks",
     "a~b",
 )
-"""Different ids of sessions and calls: paths, devices, long ones, and some that differ only in case or Unicode form."""
+"""Different ids of sessions and calls: paths, long ones, and some that differ only in case or Unicode form."""
 
 HOSTILE_TEXTS: Final = (
     "",

@@ -13,8 +13,8 @@ from buoyline.messages.times import now
 from buoyline.watching.events import BatchArchived, FileRemoved, ResultStored, SummaryWritten, WorkspaceEvent
 from buoyline.workspace import File, Files, layout
 from buoyline.workspace.files import Version, version_in
+from buoyline.workspace.index import is_of_a_kind
 from buoyline.workspace.journal import Record, Synced, decode, lines_of, synced_before, tail_of
-from buoyline.workspace.shapes import fault_of
 
 # A writer extends a journal, cuts it back after a failed commit, or replaces it. A follower therefore remembers the
 # ends of the lines that it has read, with the last bytes of each (its checksum among them), and looks for them again.
@@ -328,7 +328,7 @@ def ignoring_foreign_files() -> Generator[None]:
 
 def _record(entry: JournalLine) -> Record | None:
     """Return the record of *entry*; None if it is damaged, or has an unknown form."""
-    return None if entry.record is None or fault_of(entry.record) else entry.record
+    return entry.record if entry.record is not None and is_of_a_kind(entry.record) else None
 
 
 def _reported(entries: Sequence[JournalLine]) -> list[int]:

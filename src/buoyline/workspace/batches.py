@@ -168,7 +168,7 @@ def batch_record(
         "transcript": [known.transcript_end, len(derived)],
         "references": [[n, list(ref.at), ref.head, ref.reference] for n, ref in references_of(messages)],
         "time": time,
-        **({"times": list(times)} if times else {}),
+        "times": list(times),
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from buoyline.messages import Json, Media, Opaque, Text, ToolResult, spell
-from buoyline.messages.jsonl import is_array, is_object, parse
+from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.model import Base64, ResultPart, join_texts
 from buoyline.offloader.protocol import StoredPart
 from buoyline.offloader.view import view_of
@@ -110,20 +110,19 @@ def described(result: ToolResult, measure: Measure, put: Put) -> list[Record]:
 
 
 def stored_parts(record: Record, reference: Callable[[str], str]) -> tuple[StoredPart, ...]:
-    """Describe the parts of the tool result of *record*; old records do not list them."""
-    return tuple([_stored(part, reference) for part in record.get("parts", ()) if is_object(part)])
+    """Describe the parts of the tool result of *record*."""
+    return tuple([_stored(part, reference) for part in record["parts"] if is_object(part)])
 
 
 def result_from(record: Record, text: bytes, get: Callable[[str], bytes]) -> ToolResult:
     """Return the tool result of *record*, with *text* as the bytes of its file; invalid UTF-8 becomes U+FFFD."""
-    parts = record.get("parts")
-    found = tuple(_parts(parts, text, get)) if is_array(parts) else (Text(decoded(text)),)
+    found = tuple(_parts(record["parts"], text, get))
     return ToolResult(record["call_id"], record.get("tool", ""), found, is_error=record.get("is_error") is True)
 
 
 def data_names(record: Record) -> Iterator[str]:
     """Yield the workspace-relative names of the files under ``data/`` that a result's *record* needs."""
-    for part in record.get("parts", ()):
+    for part in record["parts"]:
         if "path" in part:
             yield part["path"]
         yield from filter(None, map(layout.blob_behind, part.get("refers", ())))

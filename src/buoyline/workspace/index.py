@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from buoyline.messages.jsonl import is_array
+from buoyline.workspace import layout
 from buoyline.workspace.journal import (
     NOTHING_SYNCED,
     Batch,
@@ -114,3 +116,14 @@ class Index(JournalState):
                 self.model_calls.append(record)
             case _:
                 pass
+
+
+def is_of_a_kind(record: Record) -> bool:
+    """Return whether *record* has what its kind needs; a checksum does not prove that buoyline wrote it."""
+    try:
+        synced_before(record)
+        Index().apply(record, 0)
+        # A name that leads elsewhere is none of ours.
+        return record["op"] != "result" or (is_array(record["parts"]) and layout.is_result_name(record["path"]))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return False

@@ -122,8 +122,7 @@ class Batch:
     Attributes:
         line: First line of the batch in the transcript, 1-based.
         references: Message (0-based within the batch) and place of every payload that was moved to ``data/``.
-        times: When each message was said or added, empty if not known. A batch of an older version has no times, and
-            its headings show the time of the batch.
+        times: When each message was said or added, empty if not known.
     """
 
     batch_id: str
@@ -152,11 +151,6 @@ class Batch:
     def transcript_end(self) -> int:
         """The first transcript byte after the batch."""
         return self.transcript_offset + self.transcript_bytes
-
-    @property
-    def heading_times(self) -> tuple[str, ...]:
-        """The time in the heading of each message."""
-        return self.times or (self.time,) * len(self.byte_range.sizes)
 
     def line_ranges(self) -> tuple[tuple[int, int], ...]:
         """Return first and last transcript line of each message, 1-based and inclusive."""
@@ -249,7 +243,7 @@ def batch_from(record: Record, offset: int) -> Batch:
         transcript_bytes=transcript[1],
         time=record["time"],
         references=tuple((n, Reference(tuple(at), head, ref)) for n, at, head, ref in record["references"]),
-        times=tuple(record.get("times", ())),
+        times=tuple(record["times"]),
     )
 
 

@@ -74,7 +74,6 @@ MAX_SESSION_ID_CHARS: Final = 4096
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SPELLED = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
 _DOCUMENT = re.compile(r"[a-z0-9][a-z0-9_-]{0,48}")
-_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))})
 _SLUG_CHARS = 40
 _FACT_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 _MAX_FACTS_CHARS = 200
@@ -139,9 +138,9 @@ _REFERENCE = re.compile(r"workspace:///(data/[0-9a-f]{64}\.[a-z0-9]{1,8})")
 def encode_id(identifier: str) -> str:
     """Return a part of a file name that depends on *identifier* alone and that no other id has on any file system.
 
-    It names scopes and keys under ``storage/``, and a session whose plain id is taken or cannot be a name; older
-    versions used it for all sessions and results. Any text has a name, the empty one included: models and providers
-    choose it, and refusing one would refuse the result that came with it.
+    It names scopes and keys under ``storage/``, and a session whose plain id is taken or cannot be a name. Any text has
+    a name, the empty one included: models and providers choose it, and refusing one would refuse the result that came
+    with it.
 
     There are three classes, which the name alone reveals. A plain lower-case id is its own name. An id with capitals or
     inner dots is followed by ``~`` and 8 base32 characters (40 bits) of its hash. Every other id becomes a readable
@@ -152,7 +151,7 @@ def encode_id(identifier: str) -> str:
         InvalidNameError: *identifier* is not text.
     """
     require_id(identifier)
-    if _is_spelled(identifier):
+    if _SPELLED.fullmatch(identifier):
         return identifier if _PLAIN.fullmatch(identifier) else f"{identifier}~{_id_hash(identifier)[:8]}"
     slug = re.sub(r"[^a-z0-9]+", "-", identifier.lower())[:_SLUG_CHARS].strip("-")
     return f"{slug or 'id'}~{_id_hash(identifier)}"
@@ -169,8 +168,8 @@ def require_id(identifier: object) -> None:
 
 
 def is_name(identifier: str) -> bool:
-    """Return whether *identifier* can be a file name as it is, on every system."""
-    return _is_spelled(identifier) and not identifier.lower().endswith(".view")
+    """Return whether *identifier* can be a file name as it is."""
+    return _SPELLED.fullmatch(identifier) is not None and not identifier.lower().endswith(".view")
 
 
 def folded(name: str) -> str:
@@ -185,8 +184,8 @@ def folded(name: str) -> str:
 def session_directories(session_id: str) -> tuple[str, ...]:
     """Return the workspace-relative directories that a session may have, best first.
 
-    A new session gets the first one that is free, up to case and normal form; an older version took the second for ids
-    with capitals or dots. The last one has 160 bits of the hash, so it is always free.
+    A new session gets the first one that is free, up to case and normal form. The last one has 160 bits of the hash, so
+    it is always free.
 
     Raises:
         InvalidNameError: *session_id* is not text, is empty, or has more than 4,096 characters.
@@ -194,7 +193,7 @@ def session_directories(session_id: str) -> tuple[str, ...]:
     require_id(session_id)
     if not 0 < len(session_id) <= MAX_SESSION_ID_CHARS:
         raise InvalidNameError(session_id, f"a session id must have from 1 to {MAX_SESSION_ID_CHARS:,} characters")
-    if not _is_spelled(session_id):
+    if not _SPELLED.fullmatch(session_id):
         return (f"{SESSIONS}/{encode_id(session_id)}",)
     first, digest = f"{SESSIONS}/{session_id}", _id_hash(session_id)
     hashed = f"{first}~{digest[:8]}", f"{first}~{digest}"
@@ -348,16 +347,16 @@ def document_name(name: object) -> str:
     """
     if not isinstance(name, str):
         raise InvalidNameError(name, f"a document's name must be text, not {type(name).__name__}")
-    if not _DOCUMENT.fullmatch(name) or name in _DEVICES:
+    if not _DOCUMENT.fullmatch(name):
         reason = "a document's name has 1 to 49 small letters, digits, '_' and '-', and begins with a letter or digit"
-        raise InvalidNameError(name, f"{reason}; names of devices such as 'con' are taken")
+        raise InvalidNameError(name, reason)
     return f"{CONTEXT_MANAGEMENT}/{name}.json"
 
 
 def document_in(entry: str) -> str | None:
     """Return the name of the document in the file *entry* of its directory; None if it is not a document's file."""
     name = entry.removesuffix(".json")
-    return name if name != entry and _DOCUMENT.fullmatch(name) and name not in _DEVICES else None
+    return name if name != entry and _DOCUMENT.fullmatch(name) else None
 
 
 def lock_name(session_id: str) -> str:
@@ -398,11 +397,6 @@ def set_aside_name(path: str, digest: str) -> str:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "-", text)[:_SLUG_CHARS].strip("-_")
-
-
-def _is_spelled(identifier: str) -> bool:
-    """Return whether *identifier* has the form of a file name, and is no name of a device such as ``con``."""
-    return _SPELLED.fullmatch(identifier) is not None and identifier.split(".", maxsplit=1)[0].lower() not in _DEVICES
 
 
 def _id_hash(identifier: str) -> str:

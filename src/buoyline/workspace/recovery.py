@@ -152,5 +152,5 @@ def _rendered(known: JournalState, batch: Batch, content: Content) -> bytes | No
     found = content(batch)
     if found is None:
         return None
-    lines = transcript_bytes(rendered(messages_of(batch, found), batch.first, batch.heading_times, known))
+    lines = transcript_bytes(rendered(messages_of(batch, found), batch.first, batch.times, known))
     return lines if len(lines) == batch.transcript_bytes else None

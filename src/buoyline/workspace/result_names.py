@@ -77,5 +77,4 @@ def names_for(
 
 
 def _is_of(record: Record, measure: Measure, parts: Sequence[Record]) -> bool:
-    # Old records do not list parts.
-    return bool(record["sha256"] == measure.sha256 and record.get("parts", parts) == parts)
+    return bool(record["sha256"] == measure.sha256 and record["parts"] == parts)

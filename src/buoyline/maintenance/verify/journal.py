@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from buoyline.maintenance.verify.findings import IntegrityFinding, finding
-from buoyline.workspace.index import Index
+from buoyline.workspace.index import Index, is_of_a_kind
 from buoyline.workspace.journal import Record, decode, synced_before
-from buoyline.workspace.shapes import fault_of
 
 MAX_LINE_BYTES = 1 << 25
 """No record comes near 32 MiB; a file without line ends must not fill the memory."""
@@ -102,8 +101,8 @@ class Scan:
 
     def _take(self, record: Record, line: FileLine) -> None:
         """Add *record* to the index; a batch or summary has to begin at the end of the one before it."""
-        if fault := fault_of(record):
-            self._lose(line, f"the record {fault}; buoyline did not write it, and verify skips it")
+        if not is_of_a_kind(record):
+            self._lose(line, "the record lacks what its kind needs; buoyline did not write it, and verify skips it")
             return
         index, operation = self.index, record["op"]
         found: tuple[int, ...] = ()

@@ -304,7 +304,7 @@ def _is_shown(session: Inspection, batch: Batch, content: bytes | None, transcri
     shown: list[list[str]] | None = None
     if content is not None and batch.end not in session.scan.rebuilt:
         with suppress(BuoylineError):  # a dialect that is no longer known
-            shown = rendered(messages_of(batch, content), batch.first, batch.heading_times, session.index)
+            shown = rendered(messages_of(batch, content), batch.first, batch.times, session.index)
     place = batch.transcript_offset, batch.transcript_bytes
     if shown is None:
         return session.probe.line_ends(transcript, *place) == sum(batch.lines)
@@ -545,7 +545,7 @@ def _check_growth(session: Inspection, window: File, size: int, note: Record) ->
         if f"{checksum:08x}" != lines["crc32"] and (lines["durable"] or not has_hole):
             session.add("changed-bytes", layout.WINDOW_FILE, _ADDED, offset=note["bytes"])
     if size > known:
-        reason = f"{size - known:,} bytes have no checksum: of an older version, or a writer at work or killed"
+        reason = f"{size - known:,} bytes have no checksum: a writer is at work, or was killed"
         session.add("unchecked-lines", layout.WINDOW_FILE, reason, offset=known)
 
 
