@@ -15,14 +15,13 @@ import click
 from click.core import ParameterSource
 
 from buoyline.cli.options import allow_option, json_option
-from buoyline.cli.output import counted, print_json, print_lines, print_problems, progress
+from buoyline.cli.output import counted, print_json, print_lines, progress
 from buoyline.compression import ContextConfig
 from buoyline.compression.config import AUTO
 from buoyline.compression.summary import Summary, SummaryVerified
-from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, storage_error
+from buoyline.errors import ConfigError, MessageError, storage_error
 from buoyline.inspect.costs import Prices, appended, cost_of
 from buoyline.inspect.replay import Replay, replay
-from buoyline.maintenance.gc import replacing
 from buoyline.messages import spell
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.recording import read_recording
@@ -87,9 +86,6 @@ def _trigger(_context: click.Context, _parameter: click.Parameter, value: str) -
     help="Directory of the workspace to write to.  [default: a new temporary one, which is kept]",
 )
 @click.option("--session", "session_id", metavar="ID", help="Id of the session there.  [default: the file's name]")
-@click.option(
-    "--overwrite", is_flag=True, help="If --workdir has this session already, delete it for good; others stay."
-)
 @click.option("--context-size", type=click.IntRange(min=1), default=128_000, show_default=True, help="Tokens.")
 @click.option(
     "--trigger",
@@ -166,7 +162,8 @@ def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **op
         problem = f"message {beyond[0]} is behind the last one, {len(found.messages) - 1}"
         raise click.BadParameter(problem, param_hint="--compress-at")
     session_id = options["session_id"] or ("stdin" if recording == _STDIN else recording.stem)
-    with _directory(workdir) as directory, _free(directory, session_id, overwrite=options["overwrite"]):
+    with _directory(workdir) as directory:
+        _require_free(directory, session_id)
         seen, window = asyncio.run(_replayed(found.messages, session_id, directory, options))
     report = _report(session_id, directory, seen, window, prices)
     report["recording"] = {"form": found.form, "skipped": found.skipped, "compactions": found.compactions}
@@ -210,29 +207,15 @@ def _directory(workdir: Path | None) -> Generator[Path]:
             made.rmdir()
 
 
-@contextmanager
-def _free(workdir: Path, session_id: str, *, overwrite: bool) -> Generator[None]:
-    """Ensure that *workdir* has no session of this id while the block runs.
+def _require_free(workdir: Path, session_id: str) -> None:
+    """Ensure that *workdir* has no session of this id.
 
     Raises:
-        ClickException: It has one, and *overwrite* is False; nothing was changed.
+        ClickException: It has one.
     """
-    workspace = LocalWorkspace(workdir)
-    if session_id not in workspace.session_ids():
-        yield
-        return
-    if not overwrite:
-        ways_out = "name another one with --session, or replace it with --overwrite"
+    if session_id in LocalWorkspace(workdir).session_ids():
+        ways_out = "name another one with --session, or remove its folder"
         raise click.ClickException(f"session {session_id!r} already exists in {workdir}; {ways_out}")
-    is_replaced = False
-    try:
-        with replacing(workspace, session_id):
-            yield
-            is_replaced = True
-    except (CorruptError, LockTimeout) as error:
-        if not is_replaced:
-            raise
-        print_problems([f"the overwritten session is hidden, but still on disk until `buoyline gc --yes`: {error}"])
 
 
 async def _replayed(
