@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +147,7 @@ def test_only_a_fact_that_is_not_shown_says_so_on_disk(tmp_path: Path) -> None:
     messages = [*work(80), paste(int(0.996 * SIZE)), *turn(300)]
     recording.write_text("\n".join(map(json.dumps, messages)), encoding="utf-8")
     options = ["--workdir", str(workdir), "--context-size", str(SIZE)]
-    found = CliRunner().invoke(main, ["replay", str(recording), *options, "--json"], catch_exceptions=False)
-    report = json.loads(found.stdout)
+    CliRunner().invoke(main, ["replay", str(recording), *options], catch_exceptions=False)
 
     session = LocalWorkspace(workdir).session("run")
     whole = session.summaries_with_facts()[-2:]
@@ -157,13 +155,6 @@ def test_only_a_fact_that_is_not_shown_says_so_on_disk(tmp_path: Path) -> None:
     assert {item.get("shown", "left out") for item in items} == {False, "left out"}
     assert json.loads(json.dumps([summary_from(summary).to_json() for summary in whole])) == whole
     assert not [line for line in session.summaries() if {"items", "work"} & line.keys()]
-    (squeezed,) = report["squeezed"]
-    (reported,) = [summary for summary in report["compressions"] if summary["messages"] == squeezed["messages"]]
-    assert (reported["last_facts"], reported["last_facts_unsaid"]) == (squeezed["facts"], squeezed["unsaid"])
-
-    again = tmp_path / "again"
-    said = CliRunner().invoke(main, ["replay", str(recording), "--workdir", str(again), *options[2:]])
-    assert re.search(r"no room for \d+ of the \d+ facts of the last one$", said.output, re.MULTILINE)
 
 
 async def test_a_recorded_session_names_the_page_it_wrote_in_each_of_its_summaries(

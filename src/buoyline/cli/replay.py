@@ -4,28 +4,22 @@ import asyncio
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
-from buoyline.cli.options import allow_option, json_option
-from buoyline.cli.output import counted, print_json, print_lines, progress
+from buoyline.cli.options import json_option
+from buoyline.cli.output import counted, print_answer, progress
 from buoyline.compression import ContextConfig
 from buoyline.compression.config import AUTO
-from buoyline.compression.summary import Summary, SummaryVerified
-from buoyline.errors import ConfigError, MessageError, storage_error
 from buoyline.inspect.costs import Prices, appended, cost_of
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import spell
-from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.recording import read_recording
-from buoyline.messages.registry import dialect_names
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
 from buoyline.window.settings import document_of
@@ -33,6 +27,9 @@ from buoyline.workspace import LocalWorkspace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+RETAINED_FILE = "retained.jsonl"
+_DEFAULT_TRIGGER = 0.8
+_STDIN = Path("-")
 _WIDTH = 80
 _LEAST_SHARE = 0.005
 """Smaller shares are shown as 0 %."""
@@ -49,29 +46,18 @@ def _price_options(function: F) -> F:
     for name, words in reversed(list(_PRICES.items())):
         flag = f"--price-{name.replace('_', '-')}"
         function = click.option(flag, type=click.FloatRange(min=0), metavar="AMOUNT", help=words)(function)
-    return click.option(
-        "--prices",
-        "price_table",
-        metavar="FILE.json",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help='Prices of a million tokens, such as {"input": 3, "cached": 0.3, "output": 15}.',
-    )(function)
+    return function
 
 
-RETAINED_FILE = "retained.jsonl"
-_DEFAULTS = ContextConfig()
-_STDIN = Path("-")
-
-
-def _trigger(_context: click.Context, _parameter: click.Parameter, value: str) -> Any:
+def _trigger(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Any:
     """Return the trigger that *value* means.
 
     Raises:
         BadParameter: *value* is neither a share nor ``auto``.
     """
     try:
-        trigger: Any = value if value == AUTO else float(value)
-        return ContextConfig(trigger_ratio=trigger).trigger_ratio
+        trigger: Any = value if value in {None, AUTO} else float(str(value))
+        return trigger if trigger is None else ContextConfig(trigger_ratio=trigger).trigger_ratio
     except ValueError as error:
         raise click.BadParameter(f"{value!r} is neither auto nor a share of the context; {error}") from error
 
@@ -85,44 +71,26 @@ def _trigger(_context: click.Context, _parameter: click.Parameter, value: str) -
     type=click.Path(path_type=Path, file_okay=False),
     help="Directory of the workspace to write to.  [default: a new temporary one, which is kept]",
 )
-@click.option("--session", "session_id", metavar="ID", help="Id of the session there.  [default: the file's name]")
 @click.option("--context-size", type=click.IntRange(min=1), default=128_000, show_default=True, help="Tokens.")
 @click.option(
     "--trigger",
     metavar="RATIO",
-    default=AUTO,
-    show_default=True,
     callback=_trigger,
-    help="Share of the context above which it is compacted; auto: where the session costs least, at most 0.8.",
-)
-@click.option(
-    "--tool-result-limit",
-    type=click.IntRange(min=2),
-    default=_DEFAULTS.tool_result_limit,
-    show_default=True,
-    help="Tokens above which a result is offloaded.",
-)
-@click.option(
-    "--turn-results-limit",
-    type=click.IntRange(min=2),
-    help="Tokens of all results between two model calls, above which the largest are offloaded.  [default: four times "
-    "the limit of one, at most 30 % of the context]",
+    help="Share of the context above which it is compacted; auto: where the session costs least.  [default: 0.8]",
 )
 @click.option(
     "--compress-at",
     type=click.IntRange(min=0),
     multiple=True,
     metavar="LINE",
-    help="Compress just before this message, counted from 0 as in the transcript. May be repeated.",
+    help="Compact just before this message, counted from 0 as in the transcript. May be repeated.",
 )
 @click.option("--summary-tokens", type=click.IntRange(min=1), help="Size of each summary.")
-@click.option("--dialect", type=click.Choice(list(dialect_names())), help="Form of the messages.  [default: detected]")
 @click.option(
     "--management",
     metavar="NAME|FILE",
     help="A document that says what is done, and when, in place of the limits; see buoyline context.",
 )
-@allow_option
 @_price_options
 @json_option
 def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **options: Any) -> None:
@@ -130,7 +98,8 @@ def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **op
 
     SESSION.jsonl is a session file of Claude Code (~/.claude/projects/*/*.jsonl), or messages of any known dialect: one
     a line, a JSON array, or an object with "messages". "-" reads what is piped in. Records of Claude Code that are not
-    messages are skipped and counted; a conversation that it compacted is replayed whole, its summaries included.
+    messages are skipped and counted; a conversation that it compacted is replayed whole, its summaries included. The
+    session in the workspace has the name of the file.
 
     Without --workdir a temporary workspace is created and its path printed; BUOYLINE_WORKDIR is ignored, so that a
     replay never writes beside a live agent. At the end, retained.jsonl in the workspace holds what is in the context.
@@ -139,16 +108,11 @@ def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **op
     with the one before, from its beginning. With prices it also says what the session would have cost, with and without
     buoyline.
 
-    With --management a document manages the context: one in a file, of --workdir, or that comes with the package. The
-    report then says what each of its managers did.
-
     Example: buoyline replay run.jsonl --workdir ./replayed --context-size 32000
     """
     prices = _prices_in(options)
-    for name in ("trigger", "tool_result_limit", "turn_results_limit") if options["management"] is not None else ():
-        if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = f"--{name.replace('_', '-')}"
-            raise click.BadOptionUsage(option, f"{option} and --management exclude each other: the document decides")
+    if options["management"] is not None and options["trigger"] is not None:
+        raise click.UsageError("--trigger and --management exclude each other: the document decides")
     if options["management"] is not None and Path(options["management"]).is_file():
         options["management"] = Path(options["management"])
     try:
@@ -156,76 +120,38 @@ def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **op
     except OSError as error:
         raise click.FileError(str(recording), error.strerror) from error
     # Every message is checked before anything is written.
-    found = read_recording(content, "stdin" if recording == _STDIN else str(recording), options["dialect"])
+    found = read_recording(content, "stdin" if recording == _STDIN else str(recording))
     beyond = [line for line in options["compress_at"] if line >= len(found.messages)]
     if beyond:
         problem = f"message {beyond[0]} is behind the last one, {len(found.messages) - 1}"
         raise click.BadParameter(problem, param_hint="--compress-at")
-    session_id = options["session_id"] or ("stdin" if recording == _STDIN else recording.stem)
-    with _directory(workdir) as directory:
-        _require_free(directory, session_id)
-        seen, window = asyncio.run(_replayed(found.messages, session_id, directory, options))
+    session_id = "stdin" if recording == _STDIN else recording.stem
+    directory = Path(tempfile.mkdtemp(prefix="buoyline-replay-")) if workdir is None else workdir
+    seen, window = asyncio.run(_replayed(found.messages, session_id, directory, options))
     report = _report(session_id, directory, seen, window, prices)
     report["recording"] = {"form": found.form, "skipped": found.skipped, "compactions": found.compactions}
-    if as_json:
-        print_json(report)
-    else:
-        print_lines(_in_words(report))
+    print_answer(report, _in_words(report), as_json=as_json)
 
 
 def _prices_in(options: Mapping[str, Any]) -> Prices | None:
-    """Return the prices among the command's *options*, or from the file that they name; None without prices.
+    """Return the prices among the command's *options*; None without prices.
 
     Raises:
-        ConfigError: They are not prices, or input or output has none.
+        UsageError: Input or output has no price.
     """
-    path: Path | None = options["price_table"]
-    given = {name: options[f"price_{name}"] for name in _PRICES if options[f"price_{name}"] is not None}
-    if path is None and not given:
+    given = {name: options[f"price_{name}"] for name in _PRICES}
+    if all(price is None for price in given.values()):
         return None
-    try:
-        table: object = {} if path is None else parse(path.read_bytes())
-    except (MessageError, OSError) as error:
-        raise ConfigError("prices", f"{path}: {error}") from error
-    return Prices.of({**table, **given} if is_object(table) else table)
-
-
-@contextmanager
-def _directory(workdir: Path | None) -> Generator[Path]:
-    """Yield *workdir*, or a new temporary directory, which is removed if nothing was written to it."""
-    if workdir is not None:
-        yield workdir
-        return
-    try:
-        made = Path(tempfile.mkdtemp(prefix="buoyline-replay-"))
-    except OSError as error:
-        raise storage_error(error) from error
-    try:
-        yield made
-    finally:
-        with suppress(OSError):  # not empty
-            made.rmdir()
-
-
-def _require_free(workdir: Path, session_id: str) -> None:
-    """Ensure that *workdir* has no session of this id.
-
-    Raises:
-        ClickException: It has one.
-    """
-    if session_id in LocalWorkspace(workdir).session_ids():
-        ways_out = "name another one with --session, or remove its folder"
-        raise click.ClickException(f"session {session_id!r} already exists in {workdir}; {ways_out}")
+    if given["input"] is None or given["output"] is None:
+        raise click.UsageError("costs need both --price-input and --price-output")
+    return Prices(**given)
 
 
 async def _replayed(
     conversation: Sequence[Any], session_id: str, workdir: Path, options: dict[str, Any]
 ) -> tuple[Replay, ContextWindow]:
     """Replay a conversation, and write down what is in the context at its end."""
-    names = ("tool_result_limit", "turn_results_limit", "summary_tokens")
     source: str | Path | None = options["management"]
-    trigger = options["trigger"] if source is None else _DEFAULTS.trigger_ratio
-    config = ContextConfig(trigger_ratio=trigger, **{name: options[name] for name in names})
     seen = Replay()
     # Not entered: that would create the directory, even if the window is too small.
     workspace = LocalWorkspace(workdir)
@@ -233,10 +159,11 @@ async def _replayed(
         session_id=session_id,
         offloader=workspace,
         size=options["context_size"],
-        config=config,
-        dialect=options["dialect"],
+        config=ContextConfig(
+            trigger_ratio=options["trigger"] or _DEFAULT_TRIGGER, summary_tokens=options["summary_tokens"]
+        ),
         on_event=seen.record,
-        management=None if source is None else document_of(source, workspace, allowed=options["allowed"]),
+        management=None if source is None else document_of(source, workspace),
     )
     try:
         with progress("messages", of_bytes=False) as advance:
@@ -245,7 +172,6 @@ async def _replayed(
                 window,
                 seen,
                 counter=default_counter(),
-                dialect=options["dialect"],
                 compress_at=options["compress_at"],
                 on_message=lambda position: advance(position + 1, len(conversation)) if advance else None,
             )
@@ -280,24 +206,11 @@ def _report(
         "reusable_tokens": sum(request.reused_tokens for request in seen.requests),
         "reusable_tokens_unmanaged": sum(request.reused_tokens for request in unmanaged),
         "cost": cost,
-        "turn_results_limit": window.config.turn_limit(window.size),
-        "peak_turn_tokens": max(seen.turn_tokens),
         "saved_tokens": seen.saved_tokens,
         "offloaded": [{k: v for k, v in asdict(event).items() if k != "stub"} for event in seen.offloaded],
         "exceeding": [{"message": index, "tokens": tokens} for index, tokens in sorted(seen.exceeding.items())],
-        "requests": [asdict(request) for request in seen.requests],
-        "compressions": [_compression(event.summary, seen.verified) for event in seen.compressions],
-        "squeezed": [asdict(event) for event in seen.squeezed],
-        "management": None if window.management is None else window.management.to_json(),
-        "managers": [asdict(totals) for totals in seen.managers()],
+        "compressions": [event.summary.without_facts().to_json() for event in seen.compressions],
     }
-
-
-def _compression(summary: Summary, verified: Sequence[SummaryVerified]) -> dict[str, Any]:
-    """Return *summary* without its facts, and how many of those of the last one it does not say."""
-    found = [(event.facts, event.unsaid) for event in verified if event.messages == summary.messages]
-    facts, unsaid = found[-1] if found else (0, 0)
-    return {**summary.without_facts().to_json(), "last_facts": facts, "last_facts_unsaid": unsaid}
 
 
 def compared(now: float, before: float, what: str = "") -> str:
@@ -320,7 +233,7 @@ def _in_words(report: dict[str, Any]) -> Iterator[str]:
     share, share_without = reusable / max(sent, 1), reusable_without / max(without, 1)
     yield f"A provider's prompt cache can serve {share:.0%} of these (without buoyline {share_without:.0%})."
     if cost is None:
-        yield "For costs, give prices: --price-input and --price-output, or --prices FILE.json."
+        yield "For costs, give prices: --price-input and --price-output."
     else:
         now, before = cost["managed"]["amount"], cost["unmanaged"]["amount"]
         prices = ", ".join(f"{name} {price:g}" for name, price in cost["prices"].items() if price is not None)
@@ -331,20 +244,16 @@ def _in_words(report: dict[str, Any]) -> Iterator[str]:
     size = f"window {report['context_size']:,} tokens"
     yield f"{counted(report['messages'], 'message')}, {counted(report['steps'], 'model call')}, {size}"
     yield from _recording_in_words(report["recording"])
-    peak, peak_without = report["peak_tokens"], report["peak_tokens_unmanaged"]
-    limit = "" if report["management"] else f" of {report['turn_results_limit']:,}"
-    yield f"largest request   {peak:>11,} tokens, without buoyline {peak_without:,}"
+    yield f"largest request   {report['peak_tokens']:>11,} tokens, without buoyline {report['peak_tokens_unmanaged']:,}"
     yield f"prompt-cacheable  {reusable:>11,} tokens, without buoyline {reusable_without:,}"
     offloaded = counted(len(report["offloaded"]), "tool result")
     yield f"offloaded         {offloaded:>11}, {report['saved_tokens']:,} tokens less"
-    yield f"largest turn      {report['peak_turn_tokens']:>11,}{limit} tokens of tool results"
-    yield from _compressions_in_words(report)
-    for totals in report["managers"]:
-        less = f"{counted(totals['messages'], 'message')} and {counted(totals['tokens'], 'token')} less"
-        active = f"active {totals['active']:,} of {counted(totals['asked'], 'time')}"
-        problems = "".join(f"; {problem}" for problem in totals["problems"])
-        name = f"{totals['hook']}[{totals['number']}] {totals['type_name']}"
-        yield f"{name}: {active}, reduced {counted(totals['reduced'], 'time')}, {less}{problems}"
+    for summary in report["compressions"]:
+        first, end = summary["messages"]
+        citations = counted(len(summary["pointers"]), "citation")
+        tokens = f"{summary['source_tokens']:,} tokens in {summary['tokens']:,}"
+        unverified = f"{len(summary['unverified'])} unverified"
+        yield f"summary {summary['n']}: messages {first}-{end - 1}, {tokens}, {citations}, {unverified}"
     for found in report["exceeding"]:
         yield f"message {found['message']} alone takes {found['tokens']:,} tokens, more than the window"
     if cost is not None:
@@ -365,16 +274,3 @@ def _recording_in_words(recording: dict[str, Any]) -> Iterator[str]:
     if recording["compactions"]:
         times = counted(recording["compactions"], "time")
         yield f"compacted {times} when it was recorded; replayed whole, with those summaries"
-
-
-def _compressions_in_words(report: dict[str, Any]) -> Iterator[str]:
-    squeezed = {tuple(event["messages"]) for event in report["squeezed"]}
-    for summary in report["compressions"]:
-        first, end = summary["messages"]
-        citations = counted(len(summary["pointers"]), "citation")
-        tokens = f"{summary['source_tokens']:,} tokens in {summary['tokens']:,}"
-        unverified = f"{len(summary['unverified'])} unverified"
-        unsaid, facts = summary["last_facts_unsaid"], summary["last_facts"]
-        why = "no room for" if (first, end) in squeezed else "without"
-        missing = f"; {why} {unsaid:,} of the {facts:,} facts of the last one" if unsaid else ""
-        yield f"summary {summary['n']}: messages {first}-{end - 1}, {tokens}, {citations}, {unverified}{missing}"

@@ -2,48 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from buoyline.compression.plan import legal_cut_before
-from buoyline.compression.summary import SummarySqueezed, SummaryVerified
 from buoyline.errors import MessageError
 from buoyline.inspect.costs import RequestCost, Requests
-from buoyline.management import ManagerRun
-from buoyline.management.rules import Hook
 from buoyline.messages import Message
-from buoyline.messages.registry import detect, dialect_named
+from buoyline.messages.registry import detect
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
-from buoyline.window.events import ContextCompressed, ContextManaged, Event, ResultOffloaded
+from buoyline.window.events import ContextCompressed, Event, ResultOffloaded
 from buoyline.window.window import ContextWindow
-
-
-@dataclass(slots=True)
-class ManagerTotals:
-    """How often one entry of a context-management document ran during a replay, and what it saved.
-
-    *messages* and *tokens* are net of those of summaries; *problems* has each difference from the document once.
-    """
-
-    hook: Hook
-    number: int
-    type_name: str
-    asked: int = 0
-    active: int = 0
-    reduced: int = 0
-    messages: int = 0
-    tokens: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    def note(self, ran: ManagerRun) -> None:
-        """Add one run of the entry."""
-        self.asked += 1
-        self.active += ran.is_active
-        self.reduced += ran.is_reduced
-        self.messages += ran.messages[0] - ran.messages[1]
-        self.tokens += ran.tokens[0] - ran.tokens[1]
-        self.problems += [problem for problem in ran.problems if problem not in self.problems]
 
 
 @dataclass(slots=True)
@@ -65,9 +34,6 @@ class Replay:
     unmanaged_tokens: list[int] = field(default_factory=list)
     offloaded: list[ResultOffloaded] = field(default_factory=list)
     compressions: list[ContextCompressed] = field(default_factory=list)
-    verified: list[SummaryVerified] = field(default_factory=list)
-    squeezed: list[SummarySqueezed] = field(default_factory=list)
-    managed: list[ContextManaged] = field(default_factory=list)
     exceeding: dict[int, int] = field(default_factory=dict)
     requests: list[RequestCost] = field(default_factory=list)
     output_tokens: int = 0
@@ -83,20 +49,6 @@ class Replay:
             self.offloaded.append(event)
         elif isinstance(event, ContextCompressed):
             self.compressions.append(event)
-        elif isinstance(event, SummaryVerified):
-            self.verified.append(event)
-        elif isinstance(event, SummarySqueezed):
-            self.squeezed.append(event)
-        elif isinstance(event, ContextManaged):
-            self.managed.append(event)
-
-    def managers(self) -> list[ManagerTotals]:
-        """Return the totals of each entry of the document, in the order in which they were first asked."""
-        found: dict[tuple[Hook, int], ManagerTotals] = {}
-        for ran in chain.from_iterable(event.report.entries for event in self.managed):
-            totals = found.setdefault((ran.hook, ran.number), ManagerTotals(ran.hook, ran.number, ran.type_name))
-            totals.note(ran)
-        return list(found.values())
 
 
 async def replay(
@@ -105,7 +57,6 @@ async def replay(
     seen: Replay,
     *,
     counter: TextCounter,
-    dialect: str | None = None,
     compress_at: Sequence[int] = (),
     on_message: Callable[[int], None] | None = None,
 ) -> None:
@@ -116,7 +67,6 @@ async def replay(
         window: A new window whose ``on_event`` is ``seen.record``.
         seen: Takes the results.
         counter: Counts the conversation without buoyline, and its answers; best the window's own.
-        dialect: Of the messages, as the window has it; None: detected for each message.
         compress_at: Positions before which all messages are compacted, moved back if a cut would separate a call from
             its result.
         on_message: Called with the position of each message after it was fed.
@@ -125,7 +75,7 @@ async def replay(
         MessageError: A message is not valid; nothing was written.
         ContextOverflowError: The window is smaller than the system prompt; nothing was written.
     """
-    views = [_view(message, position, dialect) for position, message in enumerate(conversation)]
+    views = [_view(message, position) for position, message in enumerate(conversation)]
     unmanaged, requests = 0, Requests(counter)
     for position, (message, view) in enumerate(zip(conversation, views, strict=True)):
         if position in compress_at:
@@ -151,8 +101,8 @@ async def _step(window: ContextWindow, seen: Replay, unmanaged: int, requests: R
     seen.exceeding.update(window.exceeding())
 
 
-def _view(message: object, position: int, dialect: str | None) -> Message:
+def _view(message: object, position: int) -> Message:
     try:
-        return (dialect_named(dialect) if dialect else detect(message)).view(message)
+        return detect(message).view(message)
     except MessageError as error:
         raise error.at(position) from error
