@@ -1,0 +1,68 @@
+"""``buoyline context``: documents are listed, checked and explained."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import buoyline
+
+from buoyline.management import Registry
+from buoyline.workspace import LocalWorkspace
+
+SLIDING: dict[str, Any] = {
+    "hooks": {
+        "pre_llm": [
+            {"type": "SlidingWindowManager", "config": {"max_messages": 6, "activation": {"message_count_exceed": 12}}}
+        ]
+    }
+}
+
+
+def test_documents_of_the_workspace_and_of_the_package_are_listed(tmp_path: Path) -> None:
+    Registry(LocalWorkspace(tmp_path)).put(SLIDING, "six")
+    lines = buoyline("context", "--workdir", tmp_path).stdout.splitlines()
+    assert lines[0].split() == ["name", "from", "description"]
+    assert {line.split()[1] for line in lines[1:]} == {"package", "workspace"}
+    found = json.loads(buoyline("context", "--workdir", tmp_path, "--json").stdout)
+    assert [one["name"] for one in found if not one["is_built_in"]] == ["six"]
+
+
+def test_a_document_is_explained_by_its_name_or_file(tmp_path: Path) -> None:
+    file = tmp_path / "seven.json"
+    file.write_text(json.dumps(SLIDING), "utf-8")
+    Registry(LocalWorkspace(tmp_path / "w")).put(SLIDING, "six")
+    for source in ("six", file):
+        done = buoyline("context", source, "--workdir", tmp_path / "w")
+        assert done.returncode == 0
+        assert "pre_llm, before each model call:" in done.stdout
+        assert "runs when there are more than 12 messages" in done.stdout
+
+
+def test_each_problem_is_on_a_line_of_its_own_and_the_status_is_1(tmp_path: Path) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text('{"hooks": {"pre_lm": [], "post_tool": [{"type": "Slidingwindow"}]}}', "utf-8")
+    done = buoyline("context", file, "--workdir", tmp_path / "w")
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == [
+        f"{file}: hooks.pre_lm: 'pre_lm' is no hook; did you mean 'pre_llm'?",
+        f"{file}: hooks.post_tool[0].type: 'Slidingwindow' is no manager; did you mean 'SlidingWindowManager'?",
+    ]
+    found = json.loads(buoyline("context", file, "--workdir", tmp_path / "w", "--json").stdout)
+    assert (found["valid"], len(found["problems"])) == (False, 2)
+
+
+def test_many_problems_are_counted_and_json_has_all(tmp_path: Path) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text(json.dumps([{"type": "X"}] * 3_000), "utf-8")
+    lines = buoyline("context", file, "--workdir", tmp_path).stdout.splitlines()
+    assert (len(lines), lines[-1]) == (51, "2,950 problems more; --json has all")
+    assert len(json.loads(buoyline("context", file, "--workdir", tmp_path, "--json").stdout)["problems"]) == 3_000
+
+
+@pytest.mark.parametrize("typed", ["polcy.json", "./polcy", "nowhere", "/dev/zero"])
+def test_what_is_no_document_is_one_line_and_status_1(tmp_path: Path, typed: str) -> None:
+    done = buoyline("context", typed, "--workdir", tmp_path / "w")
+    assert done.returncode == 1
+    assert (done.stdout + done.stderr).count("\n") == 1
+    assert not (tmp_path / "w").exists()
