@@ -1,4 +1,4 @@
-"""The commands ``buoyline verify`` and ``buoyline stats``."""
+"""``buoyline verify``."""
 
 import asyncio
 import base64
@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from buoyline import ContextWindow
 from buoyline.cli import main
 from buoyline.workspace import LocalWorkspace
 
@@ -125,15 +124,6 @@ def test_a_session_of_another_user_is_not_said_to_be_without_a_format(workdir: P
     ]
 
 
-def test_closed_streams_are_no_failure_of_ours(workdir: Path) -> None:
-    command = f'"{sys.executable}" -m buoyline verify --workdir "{workdir}" '
-    closed = subprocess.run(["/bin/sh", "-c", f"{command} >&-"], stderr=subprocess.PIPE, text=True, check=False)
-    assert (closed.returncode, closed.stderr.count("\n")) == (1, 1)
-    assert "cannot write the answer: " in closed.stderr
-    mute = subprocess.run(["/bin/sh", "-c", f"{command} 2>&-"], stdout=subprocess.PIPE, text=True, check=False)
-    assert (mute.returncode, mute.stdout.count("\n")) == (0, 1)
-
-
 def test_notes_alone_are_status_0(workdir: Path) -> None:
     with (workdir / "sessions/s1/context.jsonl").open("ab") as context:
         context.write(b'{"role"')
@@ -176,138 +166,6 @@ def test_progress_is_shown_on_a_terminal_alone(workdir: Path) -> None:
     shown = os.read(ours, 100_000)
     os.close(ours)
     assert b"verify" in shown
-
-
-@pytest.mark.parametrize("command", ["verify", "stats"])
-def test_neither_command_creates_a_workspace(tmp_path: Path, command: str) -> None:
-    result = _run(tmp_path / "nowhere", command)
-    assert result.exit_code == 1
-    assert result.stderr.startswith("buoyline: error: no workspace ")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("command", ["verify", "stats"])
-def test_a_session_that_is_not_there_is_an_error(workdir: Path, command: str) -> None:
-    result = _run(workdir, command, "s9")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "buoyline: error: no session 's9'; `buoyline sessions` lists those there are\n"
-
-
-@pytest.mark.parametrize("command", ["verify", "stats"])
-def test_help_has_an_example(command: str) -> None:
-    shown = CliRunner().invoke(main, [command, "--help"]).stdout
-    assert f"Example: buoyline {command} " in shown
-    assert "--json" in shown
-
-
-def test_a_session_is_counted(workdir: Path) -> None:
-    found = _json(workdir, "stats", "s1")
-    expected = {
-        "id": "s1",
-        "archived": 2,
-        "tool_results": 2,
-        "tool_result_bytes": 2_005,
-        "largest_tool_result_bytes": 2_000,
-        "blobs": 1,
-        "blob_bytes": 27,
-        "summaries": 1,
-        "source_tokens": 1_500,
-        "summary_tokens": 100,
-    }
-    files = {path.name: path.stat().st_size for path in (workdir / "sessions/s1").iterdir()}
-
-    assert found.items() >= expected.items()
-    assert found["bytes"] == sum(files.values()) == sum(found["bytes_by_kind"].values())
-    assert found["bytes_by_kind"]["tool results"] == 2_005
-    assert found["bytes_by_kind"]["views"] == files["tool_result-c1.view.txt"]
-    assert found["oldest"] <= found["newest"]
-
-
-async def test_the_model_calls_of_a_window_are_counted(tmp_path: Path) -> None:
-    window = ContextWindow(session_id="s1", offloader=LocalWorkspace(tmp_path))
-    for turn in range(3):
-        await window.add({"role": "user", "content": f"turn {turn}"})
-        await window.prepare()
-        if turn:
-            usage = {"prompt_tokens": 50 * turn, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 30}}
-            assert window.note_usage({"model": "gpt-4o", "usage": usage})
-    await window.save()
-    found = _json(tmp_path, "stats", "s1")
-    expected = {
-        "model_calls": 3,
-        "model_calls_with_usage": 2,
-        "input_tokens": 150,
-        "cached_tokens": 60,
-        "cache_write_tokens": 0,
-        "output_tokens": 18,
-    }
-    assert found.items() >= expected.items()
-    assert (
-        "model calls     3, 150 tokens of input, 40% of them from the prompt cache, 18 of output, "
-        "in the 2 with the provider's count"
-    ) in _run(tmp_path, "stats").stdout.splitlines()
-
-
-def test_a_workspace_is_counted_with_a_shared_blob_once(workdir: Path) -> None:
-    found = _json(workdir, "stats")
-    assert [session["blobs"] for session in found["sessions"]] == [1, 1]
-    assert found["total"].items() >= {"archived": 3, "blobs": 1, "blob_bytes": 27, "summaries": 1}.items()
-    assert found["total"]["bytes"] == sum(session["bytes"] for session in found["sessions"])
-    assert found["data"] == {"count": 1, "bytes": 27, "shared": 1}
-
-
-def test_numbers_are_shown_in_columns_and_words(workdir: Path) -> None:
-    lines = _run(workdir, "stats").stdout.splitlines()
-    assert lines[0].split()[:3] == ["session", "archived", "results"]
-    assert [line.split()[0] for line in lines[1:3]] == [r"other\nsession", "s1"]
-    assert "tool results    2, 2,005 bytes, the largest 2,000" in lines
-    assert "in data/        1, 27 bytes, shared between sessions: 1" in lines
-    assert "archived        2 messages" in _run(workdir, "stats", "s1").stdout.splitlines()
-
-
-def test_an_empty_workspace_is_counted(tmp_path: Path) -> None:
-    asyncio.run(LocalWorkspace(tmp_path, durability="off").initialize())
-    assert _run(tmp_path, "stats").stdout.splitlines()[0] == "no sessions yet"
-    assert _json(tmp_path, "stats")["total"]["archived"] == 0
-    assert _run(tmp_path, "verify").exit_code == 0
-
-
-@pytest.mark.parametrize("command", ["sessions", "stats"])
-def test_a_damaged_session_is_named_and_the_others_are_shown(workdir: Path, command: str) -> None:
-    whole = _run(workdir, command, "--json")
-    (workdir / "sessions/s1/window.jsonl").symlink_to("elsewhere")
-    result = _run(workdir, command)
-    assert result.exit_code == 1
-    assert "other" in result.stdout
-    assert "s1" not in result.stdout
-    assert result.stderr.startswith("buoyline: session 's1' is left out: ")
-    found, before = json.loads(_run(workdir, command, "--json").stdout), json.loads(whole.stdout)
-    if command == "stats":
-        found, before = found["sessions"], before["sessions"]
-    assert found == [session for session in before if session["id"] != "s1"]
-
-
-@pytest.mark.parametrize("options", [["sessions"], ["sessions", "--limit", "2"], ["stats"]])
-@pytest.mark.parametrize("content", ["not JSON", "[]", "{}", None])
-def test_a_session_without_a_readable_owner_is_named_and_the_others_are_shown(
-    workdir: Path, options: list[str], content: str | None
-) -> None:
-    path = workdir / "sessions" / "s1" / "session.json"
-    if content is None:
-        path.unlink()
-    else:
-        path.write_text(content, "utf-8")
-    result = _run(workdir, *options)
-    assert result.exit_code == 1
-    assert "other" in result.stdout
-    assert result.stderr.startswith(f"buoyline: sessions/s1 is left out: {path}: ")
-    assert result.stderr.count("\n") == 1
-
-
-def test_a_stray_file_is_no_older_session(workdir: Path) -> None:
-    before = _run(workdir, "sessions", "--limit", "9").stdout
-    (workdir / "sessions" / "notes.txt").write_text("", "utf-8")
-    assert _run(workdir, "sessions", "--limit", "9").stdout == before
 
 
 def test_a_session_that_may_not_be_read_is_not_said_to_be_unneeded(workdir: Path) -> None:

@@ -292,7 +292,7 @@ def test_claims_that_nothing_backs_are_listed(tmp_path: Path) -> None:
     assert "unverified claims: 48151" in shown
     assert "The port is 48151 (unverified)" in shown
     assert "(no citation)" in shown
-    listed = CliRunner().invoke(main, ["summaries", "s", "--workdir", str(workspace.workdir)]).stdout
+    listed = CliRunner().invoke(main, ["show", "s", "--workdir", str(workspace.workdir)]).stdout
     assert "  by the claiming summarizer, 20" in listed
     assert " citations, 1 unverified: 48151" in listed
 

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline import LocalWorkspace, MemoryWorkspace
-from buoyline.cli.sessions import stats_of
 from buoyline.errors import NotFoundError, RedactionError, StorageError
 from buoyline.maintenance.gc import Retention, collect
 from buoyline.maintenance.repair import repair
@@ -219,13 +218,10 @@ async def test_what_is_no_result_of_the_session_is_not_found(tmp_path: Path) -> 
             await workspace.load_result("nobody", stored)
 
 
-async def test_watchers_and_stats_know_the_media_of_results(tmp_path: Path) -> None:
+async def test_watchers_know_the_media_of_results(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)
     await workspace.store_result("s", result_of_all_kinds("c"))
     async for event in workspace.watch("s", last=1):
         assert isinstance(event, ResultStored)
         assert event.kinds[:5] == ("text", "json", "image", "text", "document")
         break
-    stats = stats_of(workspace.session("s"))
-    assert len(stats.blobs) == 6
-    assert all(stats.blobs.values())

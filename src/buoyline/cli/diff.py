@@ -3,22 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
 
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import columns, counted, cut, local_time, print_answer, progress, terminal_width
+from buoyline.cli.output import columns, counted, cut, local_time, print_answer, progress
 from buoyline.inspect.diff import Difference, SeenMessage, difference
 
 _HEADINGS: Sequence[str | int] = ("", "role", "tool", "tokens", "transcript", "begins")
-_COLOURS: Final = {
-    "archived": "red",
-    "kept": "green",
-    "summary": "magenta",
-    "unverified": "yellow",
-    "not on disk": "yellow",
-}
 _SHOWN_MESSAGES = 20
 _SHOWN_SENTENCES = 100
 _SENTENCE_CHARS = 161
@@ -45,7 +37,7 @@ def diff_command(session: str, number: int, workdir: Path, *, full: bool, as_jso
     workspace = existing_workspace(workdir)
     with progress("messages", of_bytes=False) as advance:
         found = difference(workspace, session, number, on_message=advance)
-    print_answer(asdict(found), _in_words(found, full=full), _COLOURS, as_json=as_json)
+    print_answer(asdict(found), _in_words(found, full=full), as_json=as_json)
 
 
 def _in_words(found: Difference, *, full: bool) -> Iterator[str]:
@@ -92,7 +84,7 @@ def _messages(title: str, messages: Sequence[SeenMessage], *, full: bool) -> Ite
     if left_out > 0 and not full:  # the first and the last are shown
         half = 1 + _SHOWN_MESSAGES // 2
         rows[half : half + left_out] = [("", "", "", "", "", f"… {left_out:,} more; --full lists them")]
-    yield from columns(rows, terminal_width())
+    yield from columns(rows)
 
 
 def _row(message: SeenMessage) -> Sequence[str | int]:
@@ -110,7 +102,7 @@ def _row(message: SeenMessage) -> Sequence[str | int]:
 def _sentences(found: Difference, *, full: bool) -> Iterator[str]:
     number = found.summary["n"]
     yield ""
-    yield f"summary in their place; `buoyline summaries {found.session_id} {number}` prints it as the model saw it"
+    yield f"summary in their place; `buoyline show {found.session_id} --summary {number}` prints it as the model saw it"
     shown = found.sentences if full else found.sentences[:_SHOWN_SENTENCES]
     field = ""
     for sentence in shown:

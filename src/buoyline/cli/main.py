@@ -1,11 +1,10 @@
 """The command ``buoyline``: the table of commands, and the handling of errors.
 
 Exit status: 0 done; 1 findings, or a failure caused by the files; 2 a command line that would be wrong in any
-workspace; 130 Ctrl-C; 141 the reader of the output has gone, as with any command before ``| head``.
+workspace; 130 Ctrl-C. If the reader of the output has gone, the process ends by SIGPIPE, as any command before
+``| head``: a shell shows 141.
 """
 
-import difflib
-import errno
 import importlib
 import io
 import os
@@ -18,35 +17,25 @@ from typing import Any, NoReturn
 
 import click
 
-from buoyline.errors import (
-    FORBIDDEN_ERRNOS,
-    BuoylineError,
-    ConfigError,
-    InvalidNameError,
-    StorageError,
-    WorkspaceFull,
-)
+from buoyline.errors import FORBIDDEN_ERRNOS, BuoylineError, ConfigError, InvalidNameError, StorageError, WorkspaceFull
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "demo": ("demo", "Play a recorded session, and look up a line that it archived."),
         "replay": ("replay", "Feed a recorded conversation through the live code path."),
         "preview": ("preview", "Show what an agent would see in place of FILE."),
-        "sessions": ("sessions", "List the sessions of a workspace."),
+        "sessions": ("show", "List the sessions of a workspace."),
         "show": ("show", "Show the messages, files and last summary of SESSION."),
-        "summaries": ("show", "List the summaries of SESSION, or print one."),
-        "state": ("state", "Show where the work of SESSION is: files, checks, plan and more."),
         "diff": ("diff", "Show what the model saw before and after compression N."),
         "convert": ("convert", "Print the messages of SESSION in another dialect, one a line."),
         "read": ("lookups", "Print lines of a file, with their numbers."),
         "grep": ("lookups", "Search files of the workspace for PATTERN."),
         "search": ("lookups", "Print the passages that best match QUERY."),
-        "stats": ("sessions", "Count what a workspace holds, or one SESSION of it."),
         "tail": ("tail", "Follow a running agent."),
         "verify": ("maintenance", "Check the integrity of a workspace."),
         "repair": ("maintenance", "Repair what verify finds, as far as possible."),
         "gc": ("maintenance", "Remove old sessions, crash leftovers and orphaned blobs."),
-        "context": ("context", "Store, check and explain context-management documents."),
+        "context": ("context", "List, check and explain context-management documents."),
     }
 )
 """The commands in the order of the help, with their module in `buoyline.cli`, which defines ``<name>_command``, and
@@ -55,7 +44,6 @@ their short help. The short help is repeated here, since importing all commands 
 _FAILED = 1
 _MISUSED = 2
 _INTERRUPTED = 128 + signal.SIGINT
-_UNREAD = 128 + signal.SIGPIPE
 
 
 class LazyGroup(click.Group):
@@ -76,7 +64,7 @@ class LazyGroup(click.Group):
             return None
         import logging  # noqa: PLC0415 - as below
 
-        from buoyline.cli.output import NoticeHandler  # noqa: PLC0415 - as below
+        from buoyline.cli.output import NoticeHandler  # noqa: PLC0415 - 0.1 s, not for `buoyline --help`
 
         logger = logging.getLogger("buoyline")
         if not logger.hasHandlers():
@@ -84,16 +72,6 @@ class LazyGroup(click.Group):
         module, _ = COMMANDS[cmd_name]
         command = getattr(importlib.import_module(f"buoyline.cli.{module}"), f"{cmd_name}_command")
         return command if isinstance(command, click.Command) else None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command in *args*; the error for an unknown name suggests similar ones."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            similar = difflib.get_close_matches(args[0], COMMANDS, n=2)
-            hint = f"; similar: {', '.join(similar)}" if similar else ""
-            ctx.fail(f"No such command {args[0]!r}{hint}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing one."""
@@ -112,10 +90,14 @@ class LazyGroup(click.Group):
         """Run the command line; see `click.Command.main`."""
         if not standalone_mode:
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-        _prepare_streams()
+        if args is None:  # a process of our own
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # names of files may be no text
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-            _flush_answer()
+            sys.stdout.flush()
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx is not None else "buoyline"
             _end(f"{error.format_message().rstrip('.?')}; try `{command} --help`", _MISUSED)
@@ -125,53 +107,12 @@ class LazyGroup(click.Group):
             _end("interrupted", _INTERRUPTED)
         except BuoylineError as error:
             _end(_in_words(error), _MISUSED if isinstance(error, ConfigError | InvalidNameError) else _FAILED)
-        except BrokenPipeError:
-            _end_unread()
         except OSError as error:
-            _discard_answer()
-            _end(f"cannot write the answer: {error.strerror or error}", _FAILED)
+            # Python writes what is buffered once more at exit, and would report a second error.
+            with Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
+            _end(str(error), _FAILED)
         sys.exit(status if isinstance(status, int) else 0)
-
-    def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the command line, which may print the help; see `click.Command.make_context`."""
-        try:
-            return super().make_context(*args, **extra)
-        except BrokenPipeError:  # caught before click exits with 1, which means "findings"
-            _end_unread()
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that *ctx* names; see `click.Group.invoke`."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:  # as above
-            _end_unread()
-
-
-def _prepare_streams() -> None:
-    """Let no command fail on a closed standard input, or on a terminal that is not UTF-8."""
-    if sys.stdin is None:  # closed by the shell: <&-
-        sys.stdin = io.TextIOWrapper(io.BytesIO(), "utf-8")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _flush_answer() -> None:
-    """Flush stdout, so that a full device or a closed stream is an error.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    if sys.stdout is None:  # closed by the shell: >&-
-        raise OSError(errno.EBADF, "standard output is closed")
-    sys.stdout.flush()
-
-
-def _discard_answer() -> None:
-    """Drop the buffered output: Python writes it at exit, and would report a second error."""
-    if sys.stdout is not None:
-        with Path(os.devnull).open("wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _end(problem: str, status: int) -> NoReturn:
@@ -179,12 +120,6 @@ def _end(problem: str, status: int) -> NoReturn:
 
     print_notices([f"error: {problem}"])
     sys.exit(status)
-
-
-def _end_unread() -> NoReturn:
-    """End silently, as other commands do if nobody reads their output any more."""
-    _discard_answer()
-    sys.exit(_UNREAD)
 
 
 def _in_words(error: BuoylineError) -> str:

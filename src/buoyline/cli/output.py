@@ -1,20 +1,16 @@
-"""Output of commands: JSON for programs, columns and trees for people.
+"""Output of commands: JSON for programs, lines and columns for people.
 
 Columns are our own: rich would take 0.1 s to import, and it formats cells that may hold any text.
 """
 
 import logging
-import os
 import re
-import shutil
 import sys
-import textwrap
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING
-from unicodedata import combining, east_asian_width
 
 import click
 
@@ -23,11 +19,6 @@ from buoyline.previews.source import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress
-
-_GAP = 2
-_LEAST_TEXT = 8
-_LABEL = re.compile(r" *(?:\S[^ ]*(?: \S+)? {2,})?")
-NO_COLOURS: Mapping[str, str] = MappingProxyType({})
 
 
 def print_lines(lines: Iterable[str], *, is_error: bool = False) -> None:
@@ -40,39 +31,6 @@ def print_lines(lines: Iterable[str], *, is_error: bool = False) -> None:
         click.echo(_escaped(line), err=is_error)
 
 
-def print_report(lines: Iterable[str], colours: Mapping[str, str] = NO_COLOURS) -> None:
-    """Print lines for people; a terminal gets long lines broken between words.
-
-    It also gets the *colours* of words that begin a line or follow two blanks.
-    """
-
-    def coloured(word: re.Match[str]) -> str:
-        return click.style(word[0], fg=colours[word[0]], bold=True)
-
-    width, pattern = terminal_width(), ""
-    if colours and "NO_COLOR" not in os.environ:
-        pattern = rf"(?:^|(?<=  ))(?:{'|'.join(map(re.escape, colours))})\b"
-    for line in lines:
-        for piece in broken(_escaped(line), width):
-            click.echo(re.sub(pattern, coloured, piece, count=1) if pattern else piece)
-
-
-def terminal_width() -> int | None:
-    """Return the width of the terminal in characters; None if the output goes elsewhere."""
-    if sys.stdout is None or not sys.stdout.isatty():  # None: closed by the shell
-        return None
-    return shutil.get_terminal_size().columns
-
-
-def broken(line: str, width: int | None) -> list[str]:
-    """Return *line* in pieces that fit into *width*; further pieces are indented to the text behind a label."""
-    if width is None or len(line) <= width:
-        return [line]
-    label = _LABEL.match(line)
-    indent = " " * (label.end() if label and label.end() < width // 2 else 2)
-    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
 def _escaped(line: str) -> str:
     return visible(line).replace("\n", "\\n")
 
@@ -82,14 +40,12 @@ def print_json(value: object) -> None:
     print_lines([spell(value)])
 
 
-def print_answer(
-    value: object, lines: Iterable[str], colours: Mapping[str, str] = NO_COLOURS, *, as_json: bool
-) -> None:
-    """Print *value* as JSON, or *lines* as `print_report` does."""
+def print_answer(value: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print *value* as JSON, or *lines*."""
     if as_json:
         print_json(value)
     else:
-        print_report(lines, colours)
+        print_lines(lines)
 
 
 def print_text(text: str) -> None:
@@ -121,44 +77,17 @@ def counted(count: int, word: str, plural: str = "") -> str:
     return f"{count:,} {word}" if count == 1 else f"{count:,} {plural or f'{word}s'}"
 
 
-def columns(rows: Sequence[Sequence[str | int]], width: int | None = None) -> Iterator[str]:
-    """Yield *rows*, all of the same length, in columns, the heading first; numbers are aligned right.
-
-    If the lines get wider than *width*, the widest texts are cut, and a text in the last column continues on the next
-    line.
-    """
+def columns(rows: Sequence[Sequence[str | int]]) -> Iterator[str]:
+    """Yield *rows*, all of the same length, in columns, the heading first; numbers are aligned right."""
     shown = [[f"{cell:,}" if isinstance(cell, int) else _escaped(cell) for cell in row] for row in rows]
     is_number = [isinstance(cell, int) for cell in rows[-1]]
-    widths = [max(map(_width, column)) for column in zip(*shown, strict=True)]
-    if width is not None:
-        _narrow(widths, is_number, width - _GAP * (len(widths) - 1))
-    *before, last = widths
-    indent = " " * (sum(before) + _GAP * len(before))
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
         cells = (
-            cell.rjust(size) if right else (text := cut(cell, size)) + " " * (size - _width(text))
-            for cell, size, right in zip(row[:-1], before, is_number, strict=False)
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, is_number, strict=True)
         )
-        last_cell = row[-1].rjust(last) if is_number[-1] else row[-1]
-        first, *others = (len(last_cell) > last and textwrap.wrap(last_cell, last)) or [last_cell]
-        yield (" " * _GAP).join((*cells, first)).rstrip()
-        yield from (f"{indent}{piece}" for piece in others)
-
-
-def _width(text: str) -> int:
-    """Return the width of *text* on a terminal, where a Chinese character or an emoji takes two columns."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
-
-
-def _narrow(widths: list[int], is_number: Sequence[bool], room: int) -> None:
-    """Shrink the widest text columns until all fit into *room*, none below `_LEAST_TEXT`."""
-    while sum(widths) > room:
-        widest = max(range(len(widths)), key=lambda place: 0 if is_number[place] else widths[place])
-        if is_number[widest] or widths[widest] <= _LEAST_TEXT:
-            return
-        widths[widest] -= 1
+        yield "  ".join(cells).rstrip()
 
 
 def cut(text: str, chars: int) -> str:
@@ -168,7 +97,7 @@ def cut(text: str, chars: int) -> str:
 
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([A-Za-z]{0,3})", re.ASCII)
 _SECONDS: Mapping[str, float] = MappingProxyType(
-    {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
+    {"": 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 )
 _BYTES: Mapping[str, float] = MappingProxyType(
     {
@@ -218,7 +147,7 @@ def _moment(time: str) -> datetime | None:
 
 
 class Duration(_FloatType):
-    """A time such as ``30d``, ``24h``, ``90m`` or ``0``, in seconds. A number needs its unit."""
+    """A time such as ``30d``, ``24h``, ``90m`` or ``0``, in seconds, which are also the default unit."""
 
     name = "time"
 
@@ -226,14 +155,7 @@ class Duration(_FloatType):
         """Return the seconds."""
         if isinstance(value, float | int):
             return float(value)
-        text = str(value).strip()
-        if text == "0":
-            return 0.0
-        if text.isdecimal():
-            return self.fail(
-                f"{text} needs a unit: write {text}d for days, {text}h for hours or {text}m for minutes", param, ctx
-            )
-        found = _quantity(text, _SECONDS)
+        found = _quantity(str(value), _SECONDS)
         return self.fail(f"{value!r} is not a time such as 30d, 24h, 90m or 0", param, ctx) if found is None else found
 
 
@@ -274,7 +196,7 @@ class Advance:
 @contextmanager
 def progress(label: str, *, of_bytes: bool = True) -> Generator[Advance | None]:
     """Show a progress bar of bytes, or of things, on stderr; yield None without rich if that is no terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():  # None: closed by the shell
+    if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console  # noqa: PLC0415 - 0.1 s

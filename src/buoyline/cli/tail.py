@@ -1,17 +1,12 @@
 """``buoyline tail``."""
 
 import dataclasses
-import errno
-import os
-import select
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
 
 import click
 
@@ -39,12 +34,9 @@ _KINDS: Mapping[type[WorkspaceEvent], str] = MappingProxyType(
         FileRemoved: "file_removed",
     }
 )
-_COLOURS: Final = {"archived": "cyan", "stored": "green", "summarised": "magenta", "removed": "red"}
 # A file's time may be earlier than that of an event in it: it comes from another, coarser clock.
 _CLOCK_S = 2.0
 _LATEST_S = 2.0**37  # later years have no date in Python
-# Not POLLNVAL, which some systems answer for any terminal.
-_CLOSED = select.POLLERR | select.POLLHUP
 
 
 @click.command("tail")
@@ -75,8 +67,6 @@ def tail_command(session: str | None, workdir: Path, lines: int, *, follow: bool
             print_notices([f"waiting for {wanted} in {workspace.workdir}"])
         for events in watch.rounds() if follow else ():
             _show(events, as_json=as_json)
-            if not events:
-                _check_reader()
 
 
 def _history(watch: Watch, count: int, *, reads_all: bool) -> list[WorkspaceEvent]:
@@ -105,21 +95,7 @@ def _show(events: Sequence[WorkspaceEvent], *, as_json: bool) -> None:
     for event in events:
         fields = {"event": _KINDS[type(event)], **dataclasses.asdict(event)}
         line = f"{local_time(event.time) or '-':<19}  {event.session_id}  {_in_words(event)}"
-        print_answer(fields, [line], _COLOURS, as_json=as_json)
-
-
-def _check_reader() -> None:
-    """Check that the output is still read; otherwise only the next event would show it, if one ever came.
-
-    Raises:
-        OSError: It is not, as if it had been written to.
-    """
-    if sys.stdout is None:  # closed by the shell: >&-
-        raise OSError(errno.EBADF, "standard output is closed")
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    if any(events & _CLOSED for _, events in poll.poll(0)):
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        print_answer(fields, [line], as_json=as_json)
 
 
 def _in_words(event: WorkspaceEvent) -> str:

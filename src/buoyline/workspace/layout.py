@@ -43,6 +43,9 @@ ENTRIES: Final = "storage"
 ENTRY_FACTS: Final = ".facts"
 """Within the directory of a scope: the facts of each key, one file a key."""
 
+RELEASED_FILE: Final = "data/.released.jsonl"
+"""Blobs of removed sessions that gc keeps for a later run."""
+
 SESSION_FILE: Final = "session.json"
 CONTEXT_FILE: Final = "context.jsonl"
 JOURNAL_FILE: Final = "journal.jsonl"

@@ -251,8 +251,8 @@ class _Verification:
         if name.startswith(f"{layout.DATA}/{layout.TEMPORARY_PREFIX}"):
             self._findings.append(leftover(name))
             return False
-        if name == layout.DATA_TORN:
-            self._findings += faults_of(name, status, is_directory=True)
+        if name in {layout.RELEASED_FILE, layout.DATA_TORN}:
+            self._findings += faults_of(name, status, is_directory=name == layout.DATA_TORN)
             return False
         if layout.blob_behind(layout.reference_to(name)) is None:
             self._findings.append(foreign(name, "blob"))
