@@ -13,13 +13,12 @@ workloads, looked through without gaps.
 
 import fcntl
 import hashlib
-import inspect
 import itertools
 import math
 import os
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,10 +49,6 @@ class Entries:
     node: int
     changes: tuple[tuple[str, int | None], ...]
 
-    def names(self, name: str) -> bool:
-        """Tell whether *name* is there from now on."""
-        return any(changed == name and node is not None for changed, node in self.changes)
-
 
 @dataclass(frozen=True, slots=True)
 class Write:
@@ -74,15 +69,9 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """What was written to the file, or changed in the directory, is durable.
-
-    Attributes:
-        node: The file or directory.
-        statement: Where in the source it is asked for; see `Recorder`.
-    """
+    """What was written to the file, or changed in the directory, is durable."""
 
     node: int
-    statement: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +186,13 @@ class Disk:
                 case _:
                     self._pending.setdefault(operation.node, []).append(operation)
 
+    def is_due(self, sync: Sync) -> bool:
+        """Tell whether *sync* makes anything durable that is not; a name that begins with a dot means nothing yet."""
+        return any(
+            not isinstance(operation, Entries) or any(name[0] != "." for name, _ in operation.changes)
+            for operation in self._pending.get(sync.node, ())
+        )
+
     def cached(self) -> State:
         """Return what a process sees: all that was done."""
         directories = {n: self._entries(n, self._pending.get(n, ())) for n in self._durable.directories}
@@ -273,77 +269,22 @@ def crashes(disk: Disk, operations: Iterable[Operation], limit: int, seen: set[b
             disk.apply(operation)
 
 
-class Replay:
-    """Does operations that were recorded elsewhere again, under the eyes of whoever is at work in a directory."""
-
-    def __init__(self, folder: Path, nodes: dict[tuple[int, int], int]) -> None:
-        """Work in *folder*, with what is in *nodes*, to which what comes to be is added."""
-        self._folder = folder
-        self._nodes = nodes
-        self._waiting: dict[int, bool] = {}
-
-    def do(self, *operations: Operation) -> None:
-        """Do *operations*."""
-        for operation in operations:
-            match operation:
-                case Make(node=node, is_directory=is_directory):
-                    self._waiting[node] = is_directory
-                case Entries(node=node, changes=changes):
-                    self._change(self._path(node), changes)
-                case Write(node=node, offset=offset, content=content):
-                    descriptor = os.open(self._path(node), os.O_WRONLY)
-                    os.pwrite(descriptor, content, offset)
-                    os.close(descriptor)
-                case Resize(node=node, size_bytes=size_bytes):
-                    os.truncate(self._path(node), size_bytes)
-                case _:
-                    pass
-
-    def _change(self, above: Path, changes: tuple[tuple[str, int | None], ...]) -> None:
-        gone = [above / name for name, node in changes if node is None]
-        for name, node in changes:
-            if node in self._waiting:
-                self._make(above / name, node)
-            elif node is not None and gone:
-                gone.pop().rename(above / name)
-            elif node is not None:
-                os.link(self._path(node), above / name)
-        for path in gone:
-            path.rmdir() if path.is_dir() else path.unlink()
-
-    def _make(self, path: Path, node: int) -> None:
-        if self._waiting.pop(node):
-            path.mkdir(mode=0o700)
-        else:
-            _put(path, b"")
-        self._nodes[_identity(path.stat())] = node
-
-    def _path(self, node: int) -> Path:
-        paths = (self._folder, *self._folder.rglob("*"))
-        return next(path for path in paths if self._nodes.get(_identity(path.lstat())) == node)
+class Killed(BaseException):
+    """Ends a process in the middle of a call: nothing that its handlers of errors do has an effect."""
 
 
 class Recorder:
     """Writes down, for as long as its block runs, all that the process does to the files of a directory.
 
     The functions of `os` are replaced, for all threads. Nothing is really synced, which would cost time and prove
-    nothing. Nothing is random, so that many states of one recording are those of another, and looked at once.
-
-    A sync is known by the functions of *package* that lead to it, from the first that is not in one of *inner*.
+    nothing. Nothing is random, so that what is done twice has the same effects.
 
     Attributes:
         operations: In the order in which they took effect.
     """
 
     def __init__(
-        self,
-        nodes: dict[tuple[int, int], int],
-        next_node: int,
-        *,
-        process: int = 0,
-        package: str = "",
-        inner: Collection[str] = (),
-        before_sync: Callable[[], object] | None = None,
+        self, nodes: dict[tuple[int, int], int], next_node: int, *, process: int = 0, killed_after: int | None = None
     ) -> None:
         """Watch what is in *nodes*, by device and inode, and what comes to be in it from *next_node* on.
 
@@ -351,15 +292,11 @@ class Recorder:
             nodes: What is there.
             next_node: A number that none of them has.
             process: Tells its random names from those of others.
-            package: Directory of the modules by which a sync is known.
-            inner: Names of those modules that sync for others.
-            before_sync: Called ahead of each sync.
+            killed_after: After so many operations, each further call raises `Killed` and does nothing.
         """
         self.operations: list[Operation] = []
         self._random = (f"{process:02d}{number:014d}" for number in itertools.count())
-        self._package = package
-        self._inner = inner
-        self._before_sync = before_sync
+        self._killed_after = killed_after
         self._nodes = nodes
         self._next_node = next_node
         self._guard = threading.RLock()
@@ -386,6 +323,8 @@ class Recorder:
 
     def mark(self, call: int, *, is_acknowledged: bool) -> None:
         """Write down that a call began or was acknowledged."""
+        if self._killed_after is not None and len(self.operations) >= self._killed_after:
+            raise Killed
         self.operations.append(Mark(call, is_acknowledged))
 
     def put(self, module: Any, name: str, value: Any) -> None:
@@ -399,9 +338,9 @@ class Recorder:
             return
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if wrapper == self._sync and self._before_sync:
-                self._before_sync()
             with self._guard:
+                if self._killed_after is not None and len(self.operations) >= self._killed_after:
+                    raise Killed
                 return wrapper(real, *args, **kwargs)
 
         self.put(module, name, call)
@@ -460,28 +399,14 @@ class Recorder:
 
     def _sync(self, real: Callable[..., None], descriptor: int) -> None:
         if self._knows(descriptor):
-            self._add(descriptor, lambda node: Sync(node, self._statement()))
+            self._add(descriptor, Sync)
         else:
             real(descriptor)
 
     def _fcntl(self, real: Callable[..., Any], descriptor: int, command: int, *args: Any) -> Any:
         if command == getattr(fcntl, "F_FULLFSYNC", None) and self._knows(descriptor):
-            return self._add(descriptor, lambda node: Sync(node, self._statement()))
+            return self._add(descriptor, Sync)
         return real(descriptor, command, *args)
-
-    def _statement(self) -> str:
-        """Return who asked for the sync that is under way, and by which lines."""
-        found: list[str] = []
-        frame = inspect.currentframe()
-        while frame is not None:
-            module = os.path.relpath(frame.f_code.co_filename, self._package or os.curdir)
-            if not module.startswith(os.pardir):
-                if "_sync_" not in frame.f_code.co_name and frame.f_code.co_name != "sync_data":
-                    found.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
-                if module not in self._inner:
-                    break
-            frame = frame.f_back
-        return " > ".join(reversed(found))
 
     def _make(self, status: os.stat_result, path: Any, dir_fd: int | None, *, is_directory: bool) -> None:
         above = self._parent(path, dir_fd)

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from buoyline.errors import ConflictError, NotFoundError, SessionExistsError, StaleWindowError
+from buoyline.errors import NotFoundError, SessionExistsError, StaleWindowError
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace
@@ -61,9 +61,8 @@ class Model:
     def __init__(self) -> None:
         self.exists = False
         self.messages: list[Any] = []
-        self.batch_ids: dict[str, tuple[int, list[Any]]] = {}
         self.last: list[Any] | None = None
-        """The last batch, if it has no id: the one that an equal call repeats."""
+        """The last batch: the one that an equal call repeats."""
         self.results: dict[tuple[str, str], StoredResult] = {}
         self.stubs: dict[str, StoredResult] = {}
         self.summaries: list[dict[str, Any]] = []
@@ -113,36 +112,8 @@ class Workspaces(RuleBasedStateMachine):
             assert found.first == len(model.messages) - len(batch)
             return
         assert found.first == len(model.messages)
-        self.append(model, batch, "")
-
-    @rule(which=st.integers(0, 1), session=sessions, batch=batches, batch_id=st.sampled_from(["p", "q", "r"]))
-    def archive_under_an_id(self, which: int, session: str, batch: list[Any], batch_id: str) -> None:
-        model = self.models[session]
-        known = model.batch_ids.get(batch_id)
-        if known is None:
-            self.run(self.live[which].archive(session, batch, batch_id=batch_id, first=len(model.messages)))
-            self.append(model, batch, batch_id)
-        elif known[1] == batch:
-            assert self.run(self.live[which].archive(session, batch, batch_id=batch_id)).first == known[0]
-        else:
-            with pytest.raises(ConflictError):
-                self.run(self.live[which].archive(session, batch, batch_id=batch_id))
-
-    @precondition(lambda self: any(model.batch_ids for model in self.models.values()))
-    @rule(which=st.integers(0, 1), data=st.data())
-    def repeat_a_batch(self, which: int, data: st.DataObject) -> None:
-        session = data.draw(st.sampled_from([session for session in SESSIONS if self.models[session].batch_ids]))
-        batch_id = data.draw(st.sampled_from(sorted(self.models[session].batch_ids)))
-        first, batch = self.models[session].batch_ids[batch_id]
-        assert self.run(self.live[which].archive(session, batch, batch_id=batch_id)).first == first
-
-    @rule(which=st.integers(0, 1), session=sessions, batch=batches, off=st.sampled_from([-1, 1]))
-    def archive_at_the_wrong_place(self, which: int, session: str, batch: list[Any], off: int) -> None:
-        model = self.models[session]
-        if model.last != batch:
-            with pytest.raises(StaleWindowError):
-                self.run(self.live[which].archive(session, batch, first=len(model.messages) + off))
-            model.exists = True
+        model.last, model.exists = batch, True
+        model.messages += batch
 
     @rule(which=st.integers(0, 1), session=sessions, call_id=call_ids, text=texts)
     def store_a_result(self, which: int, session: str, call_id: str, text: str) -> None:
@@ -212,13 +183,6 @@ class Workspaces(RuleBasedStateMachine):
         self.run(self.live[which].claim_window(session, writer=writer))
         self.models[session].writer = writer
 
-    @rule(which=st.integers(0, 1), payload=st.binary(min_size=1, max_size=20))
-    def store_a_payload_alone(self, which: int, payload: bytes) -> None:
-        data = base64.b64encode(payload).decode()
-        block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
-        found = self.run(self.live[which].offload_data_block(block))
-        assert self.live[1 - which].blobs.get(found["source"]["data"]) == payload
-
     @rule(which=st.integers(0, 1))
     def restart(self, which: int) -> None:
         self.run(self.live[which].close())
@@ -240,13 +204,6 @@ class Workspaces(RuleBasedStateMachine):
             file.truncate(data.draw(st.integers(0, size) | st.just(size)))
         (directory / ".tmp-0123456789abcdef").write_bytes(torn)
         self.live = [self.made(), self.made()]
-
-    def append(self, model: Model, batch: list[Any], batch_id: str) -> None:
-        if batch_id:
-            model.batch_ids[batch_id] = len(model.messages), batch
-        model.last = None if batch_id else batch
-        model.messages += batch
-        model.exists = True
 
     @invariant()
     def everything_reads_as_in_the_model(self) -> None:
