@@ -58,7 +58,7 @@ def _json(workdir: Path, *args: str) -> Any:
 
 def _damage(workdir: Path) -> None:
     (workdir / "sessions/s1/tool_result-c2.txt").write_text("SMALL", "utf-8")
-    (workdir / "sessions/s1/transcript.md").chmod(0o644)
+    (workdir / "sessions/s1/transcript.md").unlink()
     (workdir / "sessions/s1/.tmp-1").touch()
 
 
@@ -76,7 +76,7 @@ def test_findings_are_lines_with_the_worst_first_and_status_1(workdir: Path) -> 
 
     assert result.exit_code == 1
     assert damage.split()[:3] == ["damage", "changed-bytes", "sessions/s1/tool_result-c2.txt:"]
-    assert warning.split()[:3] == ["warning", "wrong-mode", "sessions/s1/transcript.md:"]
+    assert warning.split()[:3] == ["warning", "stale-transcript", "sessions/s1/transcript.md:"]
     assert note.split()[:3] == ["note", "leftover", "sessions/s1/.tmp-1:"]
     assert counts.startswith("1 damage, 1 warning, 1 note in 2 sessions and 1 blob; ")
     assert hint.startswith("`buoyline repair --dry-run` lists what can be repaired")
@@ -119,9 +119,7 @@ def test_a_session_of_another_user_is_not_said_to_be_without_a_format(workdir: P
     with _as_other_user(workdir):
         found = json.loads(_run(workdir, "verify", "--json").stdout)["findings"]
     said = [(one["kind"], one["message"]) for one in found if one["path"].endswith("s1/session.json")]
-    assert [one for one in said if one[0] != "wrong-mode"] == [
-        ("unreadable", "cannot be read: Permission denied; run this command as its owner")
-    ]
+    assert said == [("unreadable", "cannot be read: Permission denied; run this command as its owner")]
 
 
 def test_notes_alone_are_status_0(workdir: Path) -> None:
@@ -148,7 +146,7 @@ def test_chosen_sessions_and_the_structure_alone_can_be_verified(workdir: Path) 
 
 
 def test_a_terminal_sees_no_control_characters_of_a_name(workdir: Path) -> None:
-    (workdir / "data" / "\x1b[31mred\n").touch()
+    (workdir / "data" / ".tmp-\x1b[31mred\n").touch()
     result = _run(workdir, "verify")
     assert "\x1b" not in result.stdout
     assert len(result.stdout.splitlines()) == 2
@@ -179,7 +177,7 @@ def test_a_session_that_may_not_be_read_is_not_said_to_be_unneeded(workdir: Path
         findings = json.loads(_run(workdir, "verify", "--json").stdout)["findings"]
         listed = _run(workdir, "sessions")
     (workdir / "sessions" / "s1").chmod(0o700)
-    assert {found["kind"] for found in findings if found["path"] == "sessions/s1"} == {"unreadable", "wrong-mode"}
+    assert {found["kind"] for found in findings if found["path"] == "sessions/s1"} == {"unreadable"}
     assert listed.exit_code == 1
     assert "sessions/s1 is left out: " in listed.stderr
 

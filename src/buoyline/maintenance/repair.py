@@ -34,11 +34,9 @@ from buoyline.workspace.local import LocalWorkspace
 from buoyline.workspace.root_files import new_workspace_file
 from buoyline.workspace.stored_session import is_directory_of
 
-Verb: TypeAlias = Literal["mode", "restored", "rebuilt", "recovered", "set-aside", "failed"]
+Verb: TypeAlias = Literal["restored", "rebuilt", "recovered", "set-aside", "failed"]
 
 _LOCK_TIMEOUT_S = 30.0
-# A directory that cannot be entered may hide another one.
-_MODE_ROUNDS = 4
 # A restored file shows what else is missing: a result its view, a journal the blobs.
 _ROUNDS = 4
 
@@ -48,9 +46,9 @@ class RepairAction:
     """One thing that repair did, or would do.
 
     Attributes:
-        verb: ``mode``: set the right mode. ``restored``: from a copy, or from another file with the same bytes.
-            ``rebuilt``: derived again. ``recovered``: as the next writer would have. ``set-aside``: moved to a
-            ``torn/``, since nobody has the true bytes. ``failed``: could not be done.
+        verb: ``restored``: from a copy. ``rebuilt``: derived again. ``recovered``: as the next writer would have.
+            ``set-aside``: moved to a ``torn/``, since the copy does not have the true bytes. ``failed``: could not be
+            done.
         path: Relative to the workspace.
         message: For people.
     """
@@ -85,7 +83,7 @@ def repair(
 ) -> RepairReport:
     """Repair what `verify` finds, as far as possible. Blocks; it is safe to repeat.
 
-    Repair sets modes, runs a writer's recovery, and derives transcripts and views again. Damaged blobs and tool results
+    Repair runs a writer's recovery, and derives transcripts and views again. Damaged blobs and tool results
     whose true bytes nobody has are set aside, so that they can be stored again. From a copy of the workspace it also
     restores blobs, results, archived messages, summaries, journals, windows and ``session.json``: all bytes of the copy
     that match a hash or a checksum here.
@@ -121,11 +119,10 @@ def repair(
     except BuoylineError:
         pass  # verify reports it
 
-    def look(*, hashes: bool = True) -> IntegrityReport:
-        return verify(workspace, sessions=sessions, hashes=hashes, on_progress=on_progress)
+    def look() -> IntegrityReport:
+        return verify(workspace, sessions=sessions, on_progress=on_progress)
 
     _repair_format(repairer, verify(workspace, sessions=(), hashes=False))
-    _set_modes(repairer, lambda: look(hashes=False))
     report = look()
     for _ in range(_ROUNDS):
         known = set(repairer.actions)
@@ -167,49 +164,17 @@ def _repair_format(repairer: "Repairer", report: IntegrityReport) -> None:
             repairer.put(name, (new_workspace_file(),), "rebuilt", "as the next writer would have made it")
 
 
-def _set_modes(repairer: "Repairer", look: Callable[[], IntegrityReport]) -> None:
-    tried: set[str] = set()
-    for _ in range(_MODE_ROUNDS):
-        wrong = [found.path for found in look().findings if found.kind == "wrong-mode" and found.path not in tried]
-        for path in wrong:
-            with repairer.failures(path):
-                if not repairer.is_dry_run:
-                    repairer.upkeep.set_mode(path)
-                repairer.note("mode", path, "is now accessible to its owner only")
-        tried.update(wrong)
-        if not wrong or repairer.is_dry_run:
-            return
-
-
 def _repair_sessions(repairer: "Repairer", report: IntegrityReport, lock_timeout_s: float) -> None:
     by_session: dict[str, list[IntegrityFinding]] = {}
     for finding in report.findings:
         parts = finding.path.split("/")
-        is_foreign = finding.kind in {"foreign-entry", "leftover", "torn-bytes", "unchecked-lines"}
-        if parts[0] == layout.SESSIONS and len(parts) > 1 and not is_foreign:
+        is_left = finding.kind in {"leftover", "torn-bytes", "unchecked-lines"}
+        if parts[0] == layout.SESSIONS and len(parts) > 1 and not is_left:
             by_session.setdefault("/".join(parts[:2]), []).append(finding)
-    sources = _sources(repairer.files)
     for directory, findings in by_session.items():
         with repairer.failures(directory):
             if repairer.files.is_directory(directory):
-                SessionRepair(repairer, directory, findings, sources, lock_timeout_s=lock_timeout_s).run()
-
-
-def _sources(files: Files) -> Callable[[str], Sequence[str]]:
-    """Return a lookup of all tool results by their recorded hash; the journals are read at its first call."""
-    known: dict[str, list[str]] = {}
-
-    def look_up(digest: str) -> Sequence[str]:
-        if not known:
-            known[""] = []
-            for name in files.names(layout.SESSIONS):
-                journal = f"{layout.SESSIONS}/{name}/{layout.JOURNAL_FILE}"
-                results = index_of(files.read(journal)).results if files.size(journal) is not None else {}
-                for result, record in results.items():
-                    known.setdefault(record["sha256"], []).append(f"{layout.SESSIONS}/{name}/{result}")
-        return known.get(digest, ())
-
-    return look_up
+                SessionRepair(repairer, directory, findings, lock_timeout_s=lock_timeout_s).run()
 
 
 def _repair_blobs(repairer: "Repairer", report: IntegrityReport, lock_timeout_s: float) -> None:
@@ -230,17 +195,7 @@ def _repair_blob(repairer: "Repairer", path: str) -> None:
     found = digest_of(repairer.files, path)
     if found == digest:
         return
-    for files in (repairer.copy, repairer.files):
-        for entry in files.names(layout.DATA) if files is not None else ():
-            name = f"{layout.DATA}/{entry}"
-            if (
-                files is not None
-                and entry.startswith(digest)
-                and (files, name) != (repairer.files, path)
-                and repairer.put_from(path, files, name, digest)
-            ):
-                return
-    if found is not None:
+    if not repairer.put_from_copy(path, digest) and found is not None:
         repairer.set_aside(path)
 
 
@@ -281,26 +236,26 @@ class Repairer:
             self.upkeep.replace(path, chunks)
         self.note(verb, path, message)
 
-    def put_from(self, path: str, source: Files, name: str, digest: str) -> bool:
-        """Write file *name* of *source* as file *path*; False if its SHA-256 is not *digest*.
+    def put_from_copy(self, path: str, digest: str) -> bool:
+        """Write file *path* of the copy; False if there is no copy, or its SHA-256 there is not *digest*.
 
         Raises:
             StorageError: The file system refused; the old file is in its place.
-            CorruptError: The source changed meanwhile.
+            CorruptError: The copy changed meanwhile.
         """
-        if digest_of(source, name) != digest:
+        copy = self.copy
+        if copy is None or digest_of(copy, path) != digest:
             return False
 
         def verified() -> Iterator[bytes]:
             copied = hashlib.sha256()
-            for chunk in source.chunks(name):
+            for chunk in copy.chunks(path):
                 copied.update(chunk)
                 yield chunk
             if copied.hexdigest() != digest:
-                raise CorruptError(source.path(name), "has changed while it was copied; repeat the repair")
+                raise CorruptError(copy.path(path), "has changed while it was copied; repeat the repair")
 
-        whose = "a copy" if source is self.copy else name
-        self.put(path, verified(), "restored", f"from {whose}: its bytes have the recorded hash")
+        self.put(path, verified(), "restored", "from a copy: its bytes have the recorded hash")
         return True
 
     def set_aside(self, path: str) -> None:
@@ -312,9 +267,7 @@ class Repairer:
         if not self.is_dry_run:
             self.keep(path)
             self.upkeep.remove(path)
-        self.note(
-            "set-aside", path, f"its bytes are damaged and exist nowhere else; they are in {layout.TORN}/ beside it"
-        )
+        self.note("set-aside", path, f"its bytes are damaged; they are in {layout.TORN}/ beside it")
 
     def keep(self, path: str) -> None:
         """Copy file *path* to ``torn/`` before it is changed.
@@ -358,16 +311,14 @@ class SessionRepair:
         repairer: Repairer,
         directory: str,
         findings: Sequence[IntegrityFinding],
-        sources: Callable[[str], Sequence[str]],
         *,
         lock_timeout_s: float,
     ) -> None:
-        """Repair *findings* of the session in *directory*; *sources* finds files by a SHA-256 in the journals."""
+        """Repair *findings* of the session in *directory*."""
         self._repairer = repairer
         self._files = repairer.files
         self._directory = directory
         self._kinds = {(found.path.removeprefix(f"{directory}/"), found.kind) for found in findings}
-        self._sources = sources
         self._lock_timeout_s = lock_timeout_s
         self._journal: bytes | None = None
         self._index = Index()
@@ -465,7 +416,7 @@ class SessionRepair:
             if reference is not None:
                 facts = self._path(reference.path)
                 if digest_of(self._files, facts) != reference.sha256:
-                    self._repairer.put_from(facts, copy, facts, reference.sha256)
+                    self._repairer.put_from_copy(facts, reference.sha256)
                 return
 
     def _restore_window(self) -> None:
@@ -480,13 +431,9 @@ class SessionRepair:
     def _restore_results(self) -> None:
         for name, record in self._index.results.items():
             path, digest = self._path(name), record["sha256"]
-            # If nobody has the true bytes, the changed result is kept: it can still be read, and `verify` reports it.
-            if digest_of(self._files, path) == digest:
-                continue
-            candidates = [(self._files, other) for other in self._sources(digest) if other != path]
-            if self._repairer.copy is not None:
-                candidates.insert(0, (self._repairer.copy, path))
-            any(self._repairer.put_from(path, files, other, digest) for files, other in candidates)
+            # Without the true bytes, the changed result is kept: it can still be read, and `verify` reports it.
+            if digest_of(self._files, path) != digest:
+                self._repairer.put_from_copy(path, digest)
 
     def _derive(self, session_id: str, *, has_restored: bool) -> None:
         """Let a writer's recovery run, then derive the transcript and the stale views again."""

@@ -16,9 +16,6 @@ from buoyline.workspace.index import Index, is_of_a_kind
 from buoyline.workspace.journal import ByteRange, decode, encode
 from buoyline.workspace.records import window_state
 
-_MAX_RESIZED = 100
-"""Each needs a pass over the whole journal; more than this is not damage but another file."""
-
 Read = Callable[[int, int], bytes]
 """Takes an offset and a number of bytes, and returns these bytes of a file; fewer at its end."""
 
@@ -56,11 +53,6 @@ def better_journal(here: bytes | None, there: bytes) -> bytes | None:
         # Up to here the two must be the same journal, one of them older.
         if whole[:start] == found[:start] and _are_records(whole[start:end], end - start):
             found = found[:start] + whole[start:end] + found[end:]
-    for _ in range(_MAX_RESIZED):
-        resized = _with_resized_run(found, whole)
-        if resized is None:
-            break
-        found = resized
     end = index_of(found).end
     if whole[:end] == found[:end] and len(whole) > end:
         found = whole
@@ -126,19 +118,6 @@ def is_window(index: Index, content: bytes) -> bool:
         return window_state(index, content[: content.rfind(b"\n") + 1]) is not None
     except MessageError:
         return False
-
-
-def _with_resized_run(found: bytes, whole: bytes) -> bytes | None:
-    """Replace the first damaged lines of *found* by lines of another length in *whole*; None if *whole* has none.
-
-    The record behind them says where they end in *whole*.
-    """
-    for start, end in _bad_runs(found):
-        following = found[end : found.find(b"\n", end) + 1]
-        stop = whole.find(following, start) if following else -1
-        if whole[:start] == found[:start] and stop > start and _are_records(whole[start:stop], stop - start):
-            return found[:start] + whole[start:stop] + found[end:]
-    return None
 
 
 def _are_records(content: bytes, size: int) -> bool:

@@ -449,21 +449,3 @@ def empty(descriptor: int) -> None:
                         if not is_removed(inner, entry):
                             os.rename(entry, temporary_name(), src_dir_fd=inner, dst_dir_fd=descriptor)
                 os.rmdir(name, dir_fd=descriptor)
-
-
-def set_mode(parent: int, name: str) -> None:
-    """Set the mode of the file or directory *name*; a link is refused."""
-    # A file without any permission cannot be opened for reading; Linux does not need that here.
-    access = os.O_PATH if sys.platform == "linux" else os.O_RDONLY | os.O_NONBLOCK
-    descriptor = open_entry(parent, name, access | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
-        if kind not in {stat.S_IFREG, stat.S_IFDIR}:
-            raise OSError(errno.EINVAL, "is neither a file nor a directory; move it away", name)
-        mode = 0o700 if kind == stat.S_IFDIR else 0o600
-        if sys.platform == "linux":
-            os.chmod(f"/proc/self/fd/{descriptor}", mode)
-        else:
-            os.fchmod(descriptor, mode)
-    finally:
-        os.close(descriptor)

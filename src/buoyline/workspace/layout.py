@@ -17,10 +17,6 @@ from buoyline.errors import InvalidNameError
 FORMAT: Final = 1
 """Version of everything below; a workspace with a higher one is refused, untouched."""
 
-RENDERER: Final = 1
-"""Version of the transcript's rendering, kept per session so that verification judges no transcript of another
-version."""
-
 WORKSPACE_FILE: Final = "workspace.json"
 SESSIONS: Final = "sessions"
 DATA: Final = "data"

@@ -237,10 +237,6 @@ class Upkeep:
         self._tree.make_directory(aside.rpartition("/")[0])
         self._tree.publish(aside, self._tree.chunks(name))
 
-    def set_mode(self, name: str) -> None:
-        """Give a file mode 0600, or a directory 0700; every link is refused."""
-        self._tree.set_mode(name)
-
 
 if TYPE_CHECKING:
     from buoyline.watching.events import WorkspaceEvent

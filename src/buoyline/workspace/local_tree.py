@@ -40,7 +40,6 @@ from buoyline.workspace.descriptors import (
     require_one_name,
     require_regular,
     restore_mode,
-    set_mode,
     start_writing_back,
     sync_data,
     temporary_name,
@@ -301,11 +300,6 @@ class LocalTree(Files):
             if error.errno == errno.ENOENT:
                 return False
             raise
-
-    def set_mode(self, name: str) -> None:
-        """Give the file *name* mode 0600, or the directory 0700; every link is refused."""
-        with self._parent(name) as (parent, last), translated(self.path(name)):
-            set_mode(parent, last)
 
     def rename(self, name: str, new_name: str) -> None:
         """Give *name* another name in the same directory, durably; *new_name* must not be taken."""

@@ -102,7 +102,6 @@ class Session(StoredSession):
         created = {
             "format": layout.FORMAT,
             "id": self.session_id,
-            "renderer": layout.RENDERER,
             "created_at": now(),
         }
         files = [(layout.SESSION_FILE, spell(created).encode("utf-8") + b"\n")]

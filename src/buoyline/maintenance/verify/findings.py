@@ -45,16 +45,13 @@ KINDS: Final[Mapping[str, Severity]] = MappingProxyType(
         "stale-view": "warning",
         "orphan-view": "warning",
         "unrecorded-window": "warning",
-        "wrong-mode": "warning",
         "torn-tail": "note",
         "torn-transcript": "note",
         "torn-bytes": "note",
         "unchecked-lines": "note",
-        "open-workdir": "note",
         "leftover": "note",
         "unrecorded-result": "note",
         "unreferenced-blob": "note",
-        "foreign-entry": "note",
     }
 )
 """Every kind of finding, with its severity; docs/format.md explains them."""
@@ -112,9 +109,6 @@ def in_order(findings: list[IntegrityFinding]) -> tuple[IntegrityFinding, ...]:
     return tuple(sorted(dict.fromkeys(findings), key=rank))
 
 
-_PERMISSIONS = 0o777
-_DIRECTORY_MODE = 0o700
-_FILE_MODE = 0o600
 _MAX_DOCUMENT_BYTES = 1 << 20
 _TYPES = {
     stat.S_IFREG: "file",
@@ -146,23 +140,14 @@ def leftover(path: str) -> IntegrityFinding:
     return finding("leftover", path, "is unfinished: a writer is at work, or a crash left it; nobody reads it")
 
 
-def foreign(path: str, kind: str) -> IntegrityFinding:
-    """Return a finding for a *path* that is not a *kind*, though it is among them."""
-    return finding("foreign-entry", path, f"is not a {kind} of buoyline, and was ignored; nothing here needs it")
-
-
 def faults_of(path: str, status: Status, *, is_directory: bool = False) -> list[IntegrityFinding]:
-    """Check type and mode of a file or directory of buoyline, itself: links are not followed."""
-    expected, mode = (stat.S_IFDIR, _DIRECTORY_MODE) if is_directory else (stat.S_IFREG, _FILE_MODE)
+    """Check the type of a file or directory of buoyline, itself: links are not followed."""
+    expected = stat.S_IFDIR if is_directory else stat.S_IFREG
     found = stat.S_IFMT(status.st_mode)
-    if found != expected:
-        reason = f"is a {_TYPES.get(found, 'device')} where a {_TYPES[expected]} belongs; move it away"
-        return [finding("file-type", path, reason)]
-    permissions = status.st_mode & _PERMISSIONS
-    if permissions != mode:
-        reason = f"has mode {permissions:04o} instead of {mode:04o}; set it with chmod"
-        return [finding("wrong-mode", path, reason)]
-    return []
+    if found == expected:
+        return []
+    reason = f"is a {_TYPES.get(found, 'device')} where a {_TYPES[expected]} belongs; move it away"
+    return [finding("file-type", path, reason)]
 
 
 def faults_of_format(path: str, version: object) -> list[IntegrityFinding]:

@@ -20,7 +20,6 @@ from buoyline.maintenance.verify.findings import (
     faults_of,
     faults_of_format,
     finding,
-    foreign,
     leftover,
     refusals,
     set_aside,
@@ -158,7 +157,7 @@ _FILES = frozenset({*_NEEDED, layout.TRANSCRIPT_FILE, layout.SUMMARIES_FILE, lay
 
 def inspected(files: Files, directory: str, probe: Probe, *, hashes: bool) -> Inspection:
     """Inspect the session in *directory*; with *hashes*, also the contents of its files."""
-    session, is_listed = Inspection(files, directory, probe, hashes=hashes), False
+    session = Inspection(files, directory, probe, hashes=hashes)
     window: File | None = None
     with ExitStack() as opened:
         # The window is opened before the journal is read, since a note is written before the window that it describes.
@@ -172,21 +171,19 @@ def inspected(files: Files, directory: str, probe: Probe, *, hashes: bool) -> In
                     session.scan.read(lines_of(probe.chunks(journal)))
         with session.refusals():
             session.entries = files.entries(directory)
-            is_listed = True
         session.findings += session.scan.findings
         if session.entries.keys() & _FILES:
             _check_entries(session)
-            _check_archive(session, renderer=_checked_renderer(session))
+            _check_format(session)
+            _check_archive(session)
             _check_results(session)
             _check_summaries(session)
             _check_window(session, window)
-        elif is_listed:
-            session.findings.append(foreign(directory, "session"))
     return session
 
 
 def _check_entries(session: Inspection) -> None:
-    """Check that files which every session needs are there, and the type and mode of all files of buoyline."""
+    """Check that files which every session needs are there, and the type of all files of buoyline."""
     for name, reason in _NEEDED.items():
         if name not in session.entries:
             session.add("missing-file", name, reason)
@@ -201,26 +198,23 @@ def _check_entries(session: Inspection) -> None:
         session.findings += set_aside(session.files, session.path(layout.TORN))
 
 
-def _checked_renderer(session: Inspection) -> object:
-    """Check whose session it is; return the version of its transcript's form, None if that is not known."""
+def _check_format(session: Inspection) -> None:
+    """Check that the session has a known format, and that it is the one of its directory."""
     if session.size(layout.SESSION_FILE) is None:
-        return None
-    found: object = None
+        return
     with session.refusals(), session.open(layout.SESSION_FILE) as handle:
         found = document_in(handle)
         if not is_object(found):
             session.add("format", layout.SESSION_FILE, "is not a JSON object; restore it from a copy")
-    if not is_object(found):
-        return None
-    session.findings += faults_of_format(session.path(layout.SESSION_FILE), found.get("format"))
-    session_id = found.get("id")
-    if not isinstance(session_id, str) or not is_directory_of(session.files, session_id, session.directory):
-        reason = "names another session than its directory; move the directory back to where it was"
-        session.add("owner", layout.SESSION_FILE, reason)
-    return found.get("renderer")
+            return
+        session.findings += faults_of_format(session.path(layout.SESSION_FILE), found.get("format"))
+        session_id = found.get("id")
+        if not isinstance(session_id, str) or not is_directory_of(session.files, session_id, session.directory):
+            reason = "names another session than its directory; move the directory back to where it was"
+            session.add("owner", layout.SESSION_FILE, reason)
 
 
-def _check_archive(session: Inspection, *, renderer: object) -> None:
+def _check_archive(session: Inspection) -> None:
     """Compare ``context.jsonl`` with the journal, and the transcript with ``context.jsonl``."""
     index, size = session.index, session.size(layout.CONTEXT_FILE)
     if size is not None:
@@ -239,8 +233,7 @@ def _check_archive(session: Inspection, *, renderer: object) -> None:
             session.add("torn-tail", layout.CONTEXT_FILE, reason, offset=index.context_end)
     is_stale = bool(index.batches) and _is_transcript_short(session, index.batches[-1])
     if size is not None and session.hashes:
-        can_render = renderer == layout.RENDERER and not session.scan.findings
-        _check_archived_bytes(session, size, can_render=can_render, is_stale=is_stale)
+        _check_archived_bytes(session, size, can_render=not session.scan.findings, is_stale=is_stale)
 
 
 def _report_unfinished(session: Inspection, batch: Batch) -> None:

@@ -4,7 +4,6 @@ import errno
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import Any
 
 from buoyline.errors import FORBIDDEN_ERRNOS, NotFoundError, StorageError
 from buoyline.maintenance.verify.findings import (
@@ -14,7 +13,6 @@ from buoyline.maintenance.verify.findings import (
     faults_of,
     faults_of_format,
     finding,
-    foreign,
     in_order,
     leftover,
     refusals,
@@ -25,14 +23,12 @@ from buoyline.maintenance.verify.session import Inspection, Probe, inspected
 from buoyline.messages.jsonl import is_object
 from buoyline.workspace import Files, ReadableWorkspace, Status, layout
 from buoyline.workspace.content import data_names
-from buoyline.workspace.files import version_in
 from buoyline.workspace.stored_session import found_directory
 
 Progress = Callable[[int, int], None]
 """Called with the bytes read so far, and the bytes to read."""
 
 _ATTEMPTS = 3
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _DIRECTORIES = (layout.SESSIONS, layout.DATA, layout.LOCKS)
 
 
@@ -50,14 +46,13 @@ def verify(
 
     Args:
         workspace: The workspace to check.
-        sessions: Ids of the sessions to check, with the blobs and the keys of frameworks that belong to them; None for
-            all.
-        hashes: Read all files and compare them with their hashes, too. Otherwise only names, types, modes, sizes,
+        sessions: Ids of the sessions to check, with the blobs that they refer to; None for all.
+        hashes: Read all files and compare them with their hashes, too. Otherwise only names, types, sizes,
             journals and the existence of the files that they list are checked.
         on_progress: Called often while files are read.
 
     Returns:
-        The findings; damage of any kind is never raised. Unknown files are reported only in buoyline's own directories.
+        The findings; damage of any kind is never raised. Files that are not buoyline's are not checked.
 
     Raises:
         NotFoundError: There is no workspace, or it lacks one of *sessions*.
@@ -125,10 +120,6 @@ class _Verification:
         return not isinstance(version, int) or version <= layout.FORMAT
 
     def _check_root(self, root: Mapping[str, Status]) -> None:
-        status = self._files.status("")
-        if status is not None and status.st_mode & _WRITABLE_BY_OTHERS:
-            reason = f"has mode {status.st_mode & 0o777:04o}: others can put files in the place of these; chmod go-w it"
-            self._findings.append(finding("open-workdir", ".", reason))
         for name, status in root.items():
             if name in _DIRECTORIES:
                 self._findings += faults_of(name, status, is_directory=True)
@@ -145,18 +136,16 @@ class _Verification:
         return {}
 
     def _check_sessions(self) -> int:
-        """Check sessions, then the keys of frameworks that belong to them; return the number of sessions."""
-        sessions, scopes = self._session_directories(), self._scopes()
+        """Check sessions; return their number."""
+        sessions = self._session_directories()
         if self._on_progress is not None:
-            self._total_bytes = self._bytes_to_read(sessions, scopes)
+            self._total_bytes = self._bytes_to_read(sessions)
         count = 0
         for session in self._each_inspected(sessions):
             count += 1
             self._findings += session.findings
             for name, user in _references(session):
                 self._references.setdefault(name, {}).setdefault(session.directory, user)
-        for scope in scopes:
-            self._findings += check_entries(self._files, scope, self._probe, hashes=self._hashes)
         return count
 
     def _session_directories(self) -> list[str]:
@@ -170,33 +159,16 @@ class _Verification:
         for path, status in found.items():
             if path.startswith(f"{layout.SESSIONS}/{layout.TEMPORARY_PREFIX}"):
                 self._findings.append(leftover(path))
-            elif stat.S_ISREG(status.st_mode):
-                self._findings.append(foreign(path, "session"))
-            else:
+            elif not stat.S_ISREG(status.st_mode):  # a file there belongs to somebody else
                 self._findings += faults_of(path, status, is_directory=True)
                 if stat.S_ISDIR(status.st_mode):
                     sessions.append(path)
         return sessions
 
-    def _scopes(self) -> list[str]:
-        """Return the scopes of keys to check; a directory in ``storage/`` without facts belongs to the agent."""
-        files, scopes = self._files, list[str]()
-        chosen = None if self._chosen is None else set(map(layout.entries_directory, self._chosen.values()))
-        with refusals(files, self._findings):
-            if files.is_directory(layout.ENTRIES):
-                found = [f"{layout.ENTRIES}/{name}" for name in files.names(layout.ENTRIES)]
-                scopes = [
-                    directory
-                    for directory in found
-                    if (chosen is None or directory in chosen)
-                    and files.is_directory(f"{directory}/{layout.ENTRY_FACTS}")
-                ]
-        return scopes
-
-    def _bytes_to_read(self, sessions: Sequence[str], scopes: Sequence[str]) -> int:
+    def _bytes_to_read(self, sessions: Sequence[str]) -> int:
         if not self._hashes:
             return sum(self._journal_size(directory, self._files) or 0 for directory in sessions)
-        directories = [*sessions, *scopes, *([layout.DATA] if self._chosen is None else [])]
+        directories = [*sessions, *([layout.DATA] if self._chosen is None else [])]
         statuses = (status for directory in directories for status in self._entries(directory).values())
         return sum(status.st_size for status in statuses if stat.S_ISREG(status.st_mode))
 
@@ -255,7 +227,6 @@ class _Verification:
             self._findings += faults_of(name, status, is_directory=name == layout.DATA_TORN)
             return False
         if layout.blob_behind(layout.reference_to(name)) is None:
-            self._findings.append(foreign(name, "blob"))
             return False
         self._findings += faults_of(name, status)
         if stat.S_ISREG(status.st_mode) and self._hashes:
@@ -292,80 +263,3 @@ def _references(session: Inspection) -> Iterator[tuple[str, str]]:
     for result, record in session.index.results.items():
         for name in data_names(record):
             yield name, result
-
-
-# Files of frameworks in ``storage/``: a key's content is compared with its facts. Source: docs/format.md, "storage/"
-# and "Verify".
-
-
-def check_entries(files: Files, directory: str, probe: Probe, *, hashes: bool) -> list[IntegrityFinding]:
-    """Check the scope in *directory*; with *hashes*, also the contents."""
-    findings: list[IntegrityFinding] = []
-    named = {layout.ENTRY_FACTS}
-    with refusals(files, findings):
-        before = files.entries(directory)  # first, so that a file that a writer adds meanwhile is no leftover
-        for path in (directory, f"{directory}/{layout.ENTRY_FACTS}"):
-            for name, status in files.entries(path).items():
-                if name.startswith(layout.TEMPORARY_PREFIX):
-                    findings.append(leftover(f"{path}/{name}"))
-                elif name != layout.ENTRY_FACTS:
-                    findings += faults_of(f"{path}/{name}", status)
-        for name in files.names(f"{directory}/{layout.ENTRY_FACTS}"):
-            facts = f"{directory}/{layout.ENTRY_FACTS}/{name}"
-            findings += _checked_entry(files, directory, facts, probe, hashes=hashes)
-            if (found := _facts(files, facts)) is not None:
-                named.add(found["file"])
-        for name in before:
-            if name not in named and files.size(f"{directory}/{name}") is not None:
-                findings.append(finding("leftover", f"{directory}/{name}", "no key has this content; nobody reads it"))
-    return findings
-
-
-def _checked_entry(
-    files: Files, directory: str, facts_name: str, probe: Probe, *, hashes: bool
-) -> list[IntegrityFinding]:
-    """Check the content that the facts in file *facts_name* describe; check again if a writer has replaced them."""
-    findings: list[IntegrityFinding] = []
-    for _ in range(_ATTEMPTS):
-        before = version_in(files, facts_name)
-        findings = _faults_of_entry(files, directory, facts_name, probe, hashes=hashes)
-        if not findings or version_in(files, facts_name) == before:
-            break
-    return findings
-
-
-def _faults_of_entry(
-    files: Files, directory: str, facts_name: str, probe: Probe, *, hashes: bool
-) -> list[IntegrityFinding]:
-    findings: list[IntegrityFinding] = []
-    with refusals(files, findings):
-        facts = _facts(files, facts_name)
-        if facts is None:
-            if files.size(facts_name) is not None:
-                reason = "describes no content; the key's content is lost, so restore it from a copy"
-                findings.append(finding("bad-record", facts_name, reason))
-            return findings
-        name = f"{directory}/{facts['file']}"
-        size_bytes = files.size(name)
-        if size_bytes is None:
-            reason = f"is gone, and key {facts['key']!r} has it; restore it from a copy"
-            findings.append(finding("missing-file", name, reason))
-        elif size_bytes < facts["bytes"]:
-            reason = f"has {size_bytes:,} bytes of the {facts['bytes']:,} that were written; restore it from a copy"
-            findings.append(finding("short-file", name, reason))
-        elif size_bytes > facts["bytes"] or (hashes and probe.file(files, name).sha256 != facts["sha256"]):
-            findings.append(finding("changed-bytes", name, "is not what was written; restore it from a copy"))
-    return findings
-
-
-def _facts(files: Files, name: str) -> Mapping[str, Any] | None:
-    """Return the facts in file *name*; None if it is gone, or they have no known form."""
-    if files.size(name) is None:
-        return None
-    with files.open(name) as handle:
-        found = document_in(handle)
-    if is_object(found) and isinstance(found.get("bytes"), int):
-        texts = (found.get("key"), found.get("file"), found.get("sha256"))
-        if all(isinstance(text, str) for text in texts) and "/" not in found["file"] and found["file"]:
-            return found
-    return None
