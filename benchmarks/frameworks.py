@@ -38,13 +38,11 @@ from buoyline.tokens import default_counter
 SIDES = {
     "AgentScope": "side_by_side.in_agentscope:AgentScopeSide",
     "AgentScope + buoyline": "side_by_side.in_agentscope_with_buoyline:AgentScopeWithBuoyline",
-    "AgentScope + auto": "side_by_side.in_agentscope_with_buoyline:AgentScopeWithAuto",
     "Strands": "side_by_side.in_strands:StrandsSide",
     "Strands, session": "side_by_side.in_strands:StrandsSessionSide",
     "Strands + buoyline": "side_by_side.in_strands_with_buoyline:StrandsWithBuoyline",
-    "Strands + auto": "side_by_side.in_strands_with_buoyline:StrandsWithAuto",
 }
-"""The class of each side. A side with buoyline, or with its "auto", is a subclass of the side without it."""
+"""The class of each side. A side with buoyline is a subclass of the side without it."""
 
 ROWS = {
     "model calls": lambda found: f"{found['calls']:,}",

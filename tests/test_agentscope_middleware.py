@@ -1054,28 +1054,6 @@ async def test_besides_a_message_above_the_trigger_an_agentscope_agent_keeps_its
     assert not [event for event in events if isinstance(event, SummarySqueezed)]
 
 
-@pytest.mark.parametrize(("options", "is_compacted"), [({"trigger_ratio": "auto"}, True), ({}, False)])
-async def test_an_agent_that_asks_for_auto_compacts_where_it_costs_least(
-    tmp_path: Path, *, options: dict[str, Any], is_compacted: bool
-) -> None:
-    events: list[Event] = []
-    workspace = LocalWorkspace(tmp_path, durability="off")
-    middleware = WorkspaceMiddleware(workspace, summarizer=Extractive(), on_event=events.append, **options)
-    talk = [
-        made
-        for at in range(60)
-        for made in (UserMsg("user", f"{at}: {_paste(300)}"), AssistantMsg("a", "I have read it."))
-    ]
-    agent = pilot(ScriptedModel(context_size=64_000), middleware, of=state("s1", *talk))
-    before = await tokens_of(agent, **await model_input(agent))
-    assert before < 0.5 * 64_000
-    await agent.compress_context(ContextConfig())  # a configuration for this time only has its own trigger
-    assert not [event for event in events if isinstance(event, ContextCompressed)]
-    await agent.compress_context()
-    assert bool([event for event in events if isinstance(event, ContextCompressed)]) is is_compacted
-    assert await tokens_of(agent, **await model_input(agent)) >= 4_000
-
-
 class Surveyor(ScriptedModel):
     """Counts *factor* times as many tokens as we do."""
 

@@ -36,7 +36,6 @@ from buoyline.integrations.strands import (
 )
 from buoyline.integrations.strands.history import DIALECT
 from buoyline.messages.registry import dialect_named
-from buoyline.tokens import Prices
 
 Message = dict[str, Any]
 SESSION = "s1"
@@ -350,50 +349,6 @@ def test_after_an_overflow_not_only_the_oldest_result_is_shortened(tmp_path: Pat
     ]
     assert [length < 3_000 for length in lengths[:3]] == [True] * 3
     assert len(model_of(agent).requests) == 4
-
-
-async def test_a_manager_that_knows_prices_compacts_where_a_session_costs_least(tmp_path: Path) -> None:
-    largest = {}
-    for name, options in {"auto": {"trigger_ratio": "auto"}, "theirs": {"proactive_compression": True}}.items():
-        workspace = LocalWorkspace(tmp_path / name, durability="off")
-        manager = SummarizingConversationManager(
-            workspace=workspace, session_id=SESSION, summarizer="extractive", **cast("Any", options)
-        )
-        agent = agent_with(manager, "I have read it.", config={"context_window_limit": 32_000})
-        asked = [f"{turn}: " + "one more word of this long report " * 60 for turn in range(90)]
-        for question in asked:
-            await agent.invoke_async(question)
-        largest[name] = max(sum(len(text) for text in texts(request)) for request in model_of(agent).requests)
-        kept = [text for text in texts(history(agent)) if text in asked]
-        assert [text for text in texts(await archived(workspace)) if text in asked] + kept == asked
-        # A compaction that archives little comes again with the next call.
-        assert 0 < len(await workspace.load_summaries(SESSION)) < 15
-    assert largest["auto"] < 0.8 * largest["theirs"]
-
-
-async def test_prices_decide_when_a_session_of_strands_is_compacted(tmp_path: Path) -> None:
-    """Where the cache is free, the window is filled; where it saves nothing, the smallest context is the cheapest."""
-    counted = {}
-    for cached in (0.001, 1.0):
-        manager = SummarizingConversationManager(
-            workspace=LocalWorkspace(tmp_path / str(cached), durability="off"),
-            session_id=SESSION,
-            summarizer="extractive",
-            trigger_ratio="auto",
-            prices=Prices(input=1, output=5, cached=cached),
-        )
-        agent = agent_with(manager, "I have read it.", config={"context_window_limit": 32_000})
-        for turn in range(90):
-            await agent.invoke_async(f"{turn}: " + "one more word of this long report " * 60)
-        counted[cached] = len(await manager.offloader.load_summaries(SESSION))  # type: ignore[attr-defined]
-    assert 0 < counted[0.001] < counted[1.0]
-
-
-def test_a_trigger_that_knows_prices_is_not_given_with_a_threshold(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="give one of them"):
-        SummarizingConversationManager(
-            workspace=LocalWorkspace(tmp_path), trigger_ratio="auto", proactive_compression=True
-        )
 
 
 def test_a_summary_stands_for_the_oldest_messages_and_its_pointers_resolve(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ from test_strands_conversation import (
 )
 from thirds import examples, third_of
 
-from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace, SummaryRequest
+from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace, SummaryRequest
 from buoyline.errors import ConfigError, DocumentError, NotFoundError, StorageError
 from buoyline.integrations.strands import (
     DocumentConversationManager,
@@ -496,8 +496,6 @@ def test_what_cannot_be_a_manager_is_refused_at_once(tmp_path: Path) -> None:
         conversation_manager_of({"hooks": {"pre_lm": []}}, workspace=workspace)
     with pytest.raises(ConfigError, match="use_model"):
         DocumentConversationManager("chat", workspace=workspace, use_model=True, summarizer=_never)
-    with pytest.raises(ConfigError, match="background_ratio"):
-        DocumentConversationManager("chat", workspace=workspace, config=ContextConfig(background_ratio=0.5))
 
 
 async def _never(_: SummaryRequest) -> str:

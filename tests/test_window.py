@@ -640,7 +640,7 @@ async def test_a_call_cancelled_at_any_moment_leaves_a_window_that_goes_on_and_l
         await workspace.close()
 
 
-@pytest.mark.parametrize("method", ["prepare", "save", "compress", "compress_ahead"])
+@pytest.mark.parametrize("method", ["prepare", "save", "compress"])
 async def test_calls_of_several_tasks_write_and_archive_each_message_once(tmp_path: Path, method: str) -> None:
     opened = window(tmp_path, size=2_000)
     sent = [user(f"{number}: {words(60)}") for number in range(60)]

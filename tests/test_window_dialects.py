@@ -78,7 +78,7 @@ async def test_a_system_prompt_that_fills_the_window_is_an_error_each_time_and_n
     window = opened(tmp_path / "w", form, system=[{"type": "text", "text": words(2_000)}])
     await window.add(form.user("hello"))
     for _ in range(2):
-        for call in (window.prepare, window.save, window.recover_from_overflow, window.compress_ahead):
+        for call in (window.prepare, window.save, window.recover_from_overflow):
             with pytest.raises(ContextOverflowError, match="larger window"):
                 await call()
     assert not (tmp_path / "w").exists()

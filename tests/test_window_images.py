@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from window_forms import FORMS, NAMES, Form, picture, spelled, view
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
+from buoyline.compression import Draft, SummaryRequest
 from buoyline.errors import ConfigError, StorageError
 from buoyline.lookups.retrieve import retrieve
 from buoyline.messages import Media, Text
@@ -131,17 +132,16 @@ async def test_more_pinned_pictures_than_there_may_be_are_handed_out_and_nothing
 
 @in_every_dialect
 async def test_pictures_that_are_archived_already_leave_with_their_messages(tmp_path: Path, form: Form) -> None:
-    async def never(_: Any) -> str:
-        await asyncio.sleep(3600)
-        return ""
+    class Down:
+        async def summarize(self, _: SummaryRequest) -> Draft:
+            raise ConnectionError
 
-    window = opened(tmp_path, form, 4, size=20_000, summarizer=never)
+    window = opened(tmp_path, form, 4, size=20_000, summarizer=Down())
     for number in range(4):
         await window.add(form.user(f"number {number} " * 200, picture(number)))
     await window.prepare()
-    assert await window.compress_ahead()
-    await asyncio.sleep(0.05)
-    await window.close()
+    with pytest.raises(ConnectionError):
+        await window.compress(force=True)
     assert window._context.state.attempted_until > 0
     window._engine.compaction.compressor._summarizer = window._engine.compaction.compressor._fallback
     await window.add(form.user(picture(5)))

@@ -21,7 +21,7 @@ from buoyline.window import ContextCompressed, Event, ResultOffloaded
 FEW = 9
 """One step of so many, and each of them in the slow tests: to live once takes a third of a second."""
 
-CONFIG = ContextConfig(background_ratio=0.4, tool_result_limit=300, preview_tokens=200, max_images=1)
+CONFIG = ContextConfig(tool_result_limit=300, preview_tokens=200, max_images=1)
 
 
 def conversation(form: Form, turns: int) -> list[tuple[Any, bool]]:
@@ -83,7 +83,6 @@ async def end_at(workdir: Path, form: Form, at: int, *, after: bool) -> int:
     except Killed:
         pass
     finally:
-        await run.window.close()
         await workspace.close()
     async with LocalWorkspace(workdir, durability="off") as again:
         if (workdir / "sessions/s1/window.jsonl").exists():
@@ -94,7 +93,6 @@ async def end_at(workdir: Path, form: Form, at: int, *, after: bool) -> int:
             window = opened(again, form)
         other = Run(window, said, form)
         await other.go_on()
-        await window.close()
         await check_whole(again, window, said)
     return workspace.steps
 
@@ -128,9 +126,7 @@ async def test_the_session_that_is_killed_does_all_that_a_window_can_do(tmp_path
     async with LocalWorkspace(tmp_path, durability="off") as workspace:
         run = Run(opened(workspace, form, events.append), conversation(form, 7), form)
         await run.go_on()
-        await run.window.close()
-    ways = {event.in_background for event in events if isinstance(event, ContextCompressed)}
-    assert ways == {True, False}
+    assert any(isinstance(event, ContextCompressed) for event in events)
     offloaded = [event for event in events if isinstance(event, ResultOffloaded)]
     assert {event.stub.startswith("[image: ") for event in offloaded} == {True, False}
 

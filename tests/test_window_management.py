@@ -71,11 +71,6 @@ async def test_files_values_and_bodies_are_documents(tmp_path: Path) -> None:
         window_of(None, 7)
 
 
-async def test_a_document_and_a_background_ratio_exclude_each_other() -> None:
-    with pytest.raises(ConfigError, match="leave one of them out"):
-        window_of(None, EIGHT, config=ContextConfig(background_ratio=0.5))
-
-
 async def test_the_name_of_a_call_wins_over_the_windows_for_that_call_alone() -> None:
     workspace = MemoryWorkspace()
     window = window_of(workspace, EIGHT)

@@ -1,6 +1,5 @@
 """The tool with which an agent has its own context compressed."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -76,18 +75,6 @@ async def test_where_little_could_leave_the_agent_is_told_so_and_nothing_happens
     answer = await compress_tool(window).call()
     assert "save nothing" in answer
     assert await window.prepare() == sent
-
-
-async def test_what_is_ready_in_the_background_answers_a_request_without_a_wish(tmp_path: Path) -> None:
-    noting = Noting()
-    window = opened(tmp_path, FORMS[0], size=16_000, summarizer=noting)
-    await fill(window, FORMS[0], 20)
-    assert await window.compress_ahead()
-    while window._engine.background.task is None or not window._engine.background.task.done():
-        await asyncio.sleep(0.001)
-    await compress_tool(window).call(focus=None)
-    await window.prepare()
-    assert noting.focuses == [""]
 
 
 async def test_a_request_outlasts_a_summariser_that_fails(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The script in AgentScope, with buoyline."""
 
-from typing import Literal
-
 from agentscope.agent import Agent, ContextConfig
 
 from buoyline import LocalWorkspace
@@ -12,15 +10,13 @@ from side_by_side.in_agentscope import AgentScopeSide, texts_in
 class AgentScopeWithBuoyline(AgentScopeSide):
     """AgentScope with the middleware: its own model and trigger, our stubs, checks and lookups."""
 
-    trigger_ratio: Literal["auto"] | None = None
-
     async def make_agent(self) -> Agent:
         """Return the agent, with the lookups among its tools, and the limit of a result of the other sides' offloaders.
 
         AgentScope's own limit of 50,000 tokens is most of the window here.
         """
         workspace = LocalWorkspace(self.workdir)
-        middleware = WorkspaceMiddleware(workspace, trigger_ratio=self.trigger_ratio)
+        middleware = WorkspaceMiddleware(workspace)
         tools = await middleware.list_tools()
         self.lookup = next(tool for tool in tools if tool.name == "grep")
         config = ContextConfig(tool_result_limit=3_000)
@@ -30,9 +26,3 @@ class AgentScopeWithBuoyline(AgentScopeSide):
         """See `Side`: one search, with the agent's limit."""
         found = await self.lookup.call(_agent_state=self.agent.state, pattern=name)
         return "\n".join(text for block in found.content for text in texts_in(block))
-
-
-class AgentScopeWithAuto(AgentScopeWithBuoyline):
-    """The same, compacted where the session costs least."""
-
-    trigger_ratio = "auto"

@@ -76,7 +76,7 @@ def _trigger(_context: click.Context, _parameter: click.Parameter, value: str | 
     "--trigger",
     metavar="RATIO",
     callback=_trigger,
-    help="Share of the context above which it is compacted; auto: where the session costs least.  [default: 0.8]",
+    help="Share of the context above which it is compacted; auto: 12,000 tokens above what one leaves.  [default: 0.8]",
 )
 @click.option(
     "--compress-at",

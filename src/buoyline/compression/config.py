@@ -15,14 +15,12 @@ from buoyline.errors import ConfigError
 from buoyline.messages.jsonl import is_object
 from buoyline.offloader import ToolRule
 from buoyline.offloader.policy import require_count, rule_for
-from buoyline.tokens.usage import Prices
 
 MAX_TRIGGER_RATIO: Final = 0.9
 """A model that writes the summary needs the rest of the window for itself."""
 
 AUTO: Final = "auto"
 _AUTO_RATIO = 0.8
-_PRICES: Final = Prices(input=1, output=5, cached=0.1, cache_write=1.25)
 _PREVIEW_TOKENS = 1_000
 _RESULTS_IN_A_TURN = 4
 _SHARE_OF_A_TURN = 0.3
@@ -68,10 +66,10 @@ class ContextConfig:
     """When a context is compacted, what is kept, and how a summary looks.
 
     Attributes:
-        trigger_ratio: Share of the window above which the context is compacted; above 0, at most 0.9. ``"auto"``: where
-            the session costs least by *prices*, at most 0.8; see docs/costs.md.
+        trigger_ratio: Share of the window above which the context is compacted; above 0, at most 0.9. ``"auto"``: 0.8,
+            or 12,000 tokens above what a compaction leaves, if that is less; see docs/costs.md.
         reserve_ratio: Share of the window that the newest messages may take after a compaction; from 0 to below
-            *trigger_ratio*. With ``"auto"`` they take 4,000 tokens if this share is more, and three turns in any case.
+            *trigger_ratio*.
         tool_result_limit: Tokens above which a tool result is offloaded; at least 2.
         preview_tokens: Tokens of a stub; from 1 to below *tool_result_limit*. If the default of 1,000 does not fit the
             limit, a third of the limit is used.
@@ -84,10 +82,6 @@ class ContextConfig:
         summary_template: Text with the fields of *summary_schema* in braces, each at most once.
         summary_schema: JSON Schema of an object; its ``properties`` are the fields of the summary.
         summary_tokens: Tokens of the whole summary; at least 1. Default: a sixteenth of the window, from 400 to 4,000.
-        background_ratio: Share of the window above which a compaction is prepared in the background, to be ready at
-            *trigger_ratio*; above 0 and below *trigger_ratio*, e.g. 0.6. None: no background work.
-        prices: Of tokens, for ``"auto"``; only their ratios count. Default: a tenth of the price for input from the
-            cache, 1.25 times the price to add it, five times for output.
         max_images: Images in the context. Beyond that the oldest are offloaded, a quarter of the limit at once. From 0;
             None: no limit. The default is the limit of Anthropic's API for one request.
 
@@ -106,8 +100,6 @@ class ContextConfig:
     summary_template: str = SUMMARY_TEMPLATE
     summary_schema: Mapping[str, Any] = field(default_factory=default_schema)
     summary_tokens: int | None = None
-    background_ratio: float | None = None
-    prices: Prices = _PRICES
     max_images: int | None = 100
 
     def __post_init__(self) -> None:
@@ -123,13 +115,6 @@ class ContextConfig:
         self._check_result_limits()
         if self.summary_tokens is not None:
             require_count("summary_tokens", self.summary_tokens)
-        if self.background_ratio is not None:
-            _require_number("background_ratio", self.background_ratio)
-            if not 0 < self.background_ratio < self.largest_trigger_ratio:
-                limit = f"above 0 and below trigger_ratio ({self.largest_trigger_ratio})"
-                raise ConfigError("background_ratio", f"{self.background_ratio} is not {limit}")
-        if not isinstance(self.prices, Prices):  # prices read from disk are a mapping of their fields
-            object.__setattr__(self, "prices", Prices.of(self.prices))
         if self.max_images is not None:
             require_count("max_images", self.max_images, least=0)
         prompt: object = self.compression_prompt

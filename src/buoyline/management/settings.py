@@ -36,7 +36,7 @@ def from_context_config(config: ContextConfig, *, name: str = "") -> ContextMana
         ConfigError: `trigger_ratio` is ``"auto"``.
     """
     if config.trigger_ratio == AUTO:
-        raise ConfigError("trigger_ratio", "a document cannot choose it by prices; give a number")
+        raise ConfigError("trigger_ratio", "a document has a number; give one")
     offloading = {key: value for key in _OFFLOADING if (value := getattr(config, key)) is not None}
     if config.tool_rules:
         defaults = {field.name: field.default for field in fields(ToolRule)}

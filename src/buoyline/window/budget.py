@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from buoyline.compression import ContextConfig
 from buoyline.compression.config import AUTO, LEAST_SUMMARY_TOKENS, summary_budget_tokens
-from buoyline.compression.trigger import Limits, cheapest_limits
 from buoyline.errors import ContextOverflowError, UsageError
 from buoyline.messages import spell
 from buoyline.tokens import TextCounter
@@ -21,8 +20,8 @@ _NAMED_PINS = 5
 """So many pins are in an error."""
 
 _LEAST_LEFT = 1 / 4
-_KNOWN_TURNS = 6
-"""The growth of a context is that of so many turns, at least."""
+_AUTO_GROWTH_TOKENS = 12_000
+"""With ``"auto"``, so many tokens are added between two compactions. What a session costs is flat around that."""
 
 
 class TokenBudget:
@@ -30,7 +29,6 @@ class TokenBudget:
 
     Attributes:
         limit: Most tokens of a context, so that the answer fits, too.
-        asks_model: A model makes the summaries.
     """
 
     def __init__(self, size: int, max_output_tokens: int, counter: TextCounter, system: Any, tools: list[Any]) -> None:
@@ -42,7 +40,6 @@ class TokenBudget:
         self.system = system
         self.tools = tools
         self.usage = UsageCalibration(size)
-        self.asks_model = False
 
     @cached_property
     def fixed_tokens(self) -> int:
@@ -80,36 +77,23 @@ class TokenBudget:
         """Return the tokens of all that stays, however much is archived."""
         return self.fixed_tokens + state.prefix.tokens + state.messages.staying_tokens
 
-    def limits(self, state: State, settings: ContextConfig) -> Limits:
-        """Return trigger and reserve of *settings*, by the provider's count.
+    def trigger_tokens(self, state: State, settings: ContextConfig) -> float:
+        """Return the tokens of context and answer above which the context is compacted, by the provider's count."""
+        largest = settings.largest_trigger_ratio * self.size
+        if settings.trigger_ratio != AUTO:
+            return largest
+        summary_tokens = settings.summary_limit(self.size) if state.summary is None else state.summary.entry.tokens
+        left = self.fixed_tokens + state.prefix.tokens + summary_tokens + state.reinserted.tokens
+        left_tokens = self.usage.theirs(left) + settings.reserve_ratio * self.size + self.max_output_tokens
+        return min(largest, left_tokens + _AUTO_GROWTH_TOKENS)
 
-        With ``"auto"``, the growth is that of the context since the last compaction. Until it has six turns, and in a
-        window that is too small for the cheapest trigger, the largest trigger holds, with its reserve.
-        """
-        most = Limits(settings.largest_trigger_ratio * self.size, settings.reserve_ratio * self.size)
-        turns = state.messages.answers
-        if settings.trigger_ratio != AUTO or turns < _KNOWN_TURNS:
-            return most
-        theirs, summary = self.usage.theirs, state.summary
-        summary_tokens = settings.summary_limit(self.size) if summary is None else summary.entry.tokens
-        cheapest = cheapest_limits(
-            settings.prices,
-            theirs(state.messages.tokens) / turns,
-            theirs(self.fixed_tokens + state.prefix.tokens),
-            theirs(summary_tokens + state.reinserted.tokens),
-            most.kept,
-            asks_model=self.asks_model,
-        )
-        trigger = cheapest.trigger + self.max_output_tokens
-        return most if trigger >= most.trigger else Limits(trigger, cheapest.kept)
-
-    def exceeds(self, state: State, settings: ContextConfig, share: float = 1.0) -> bool:
-        """Return whether the context and the answer take more than a *share* of the trigger.
+    def exceeds(self, state: State, settings: ContextConfig) -> bool:
+        """Return whether the context and the answer take more than the trigger.
 
         If the content that always stays comes near that, messages may fill a quarter of the rest first: otherwise each
         further message would compact the context again, and it would still be above.
         """
-        return self.tokens(state) > self._line(state, share * self.limits(state, settings).trigger)
+        return self.tokens(state) > self._line(state, self.trigger_tokens(state, settings))
 
     def check(self, state: State) -> None:
         """Check that there is room for more than system prompt, tools, system messages and pins.
@@ -147,9 +131,8 @@ class TokenBudget:
         If system prompt and answer fill most of the window, that is half of what they leave below the trigger, for
         the same reason as in `exceeds`.
         """
-        limits = self.limits(state, settings)
-        left = self.usage.ours(self._line(state, limits.trigger)) - self._staying_tokens(state)
-        return min(self.usage.ours(limits.kept), max(left, 0) // 2)
+        left = self.usage.ours(self._line(state, self.trigger_tokens(state, settings))) - self._staying_tokens(state)
+        return min(self.usage.ours(settings.reserve_ratio * self.size), max(left, 0) // 2)
 
     def summary_tokens(
         self,
@@ -168,7 +151,7 @@ class TokenBudget:
         evicted = sum(entry.tokens for entry in state.messages[:cut] if not entry.stays) - reinserted_tokens
         replaced = state.summary.entry.tokens if state.summary else 0
         others = self.own_tokens(state) - replaced - evicted
-        trigger_tokens = self.limits(state, settings).trigger - self.max_output_tokens
+        trigger_tokens = self.trigger_tokens(state, settings) - self.max_output_tokens
         budget = summary_budget_tokens(
             evicted,
             settings.summary_limit(self.size),

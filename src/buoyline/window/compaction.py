@@ -1,10 +1,8 @@
 """Compaction: the oldest messages are archived, summarized, and only then evicted."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,7 +14,6 @@ from buoyline.errors import NotFoundError, SummaryError
 from buoyline.management.context import ContextView
 from buoyline.management.rules import LegalCuts, closed
 from buoyline.messages.registry import dialect_named
-from buoyline.window.call_lock import Loan
 from buoyline.window.context import Change, Context, Extend, Replace
 from buoyline.window.events import ContextCompressed, MessagesArchived
 from buoyline.window.offloading import ResultOffloader
@@ -143,12 +140,6 @@ class Compaction:
         cut = legal_cut_before(messages, min(index - state.messages.first, awaited_from(messages)))
         return max(cut, state.attempted_until - state.messages.first)
 
-    def parts_pair(self, index: int) -> bool:
-        """Return whether a cut before the message *index* parts a call from a result, which may have come since."""
-        messages = self.context.whole.messages
-        cut = index - messages.first
-        return legal_cut_before([entry.message for entry in messages], cut) != cut
-
     def view(self) -> ContextView:
         """Return the context as managers see it, by our own count."""
         return self._view_of(self.context.whole)
@@ -223,7 +214,6 @@ class Compaction:
         use_model: bool = True,
         compressor: Compressor | None = None,
         max_tokens: int | None = None,
-        in_background: bool = False,
     ) -> Ready:
         """Archive *extent* and summarize it; the context stays as it is, unless the summarizer calls the window.
 
@@ -240,7 +230,7 @@ class Compaction:
         state = self.context.whole
         if max_tokens is None:
             max_tokens = self.context.budget.summary_tokens(state, len(extent.messages), settings)
-        async with nullcontext() if in_background else self.context.calls.lent():
+        async with self.context.calls.lent():
             summary = await (compressor or self.compressor).summarize(
                 extent,
                 place,
@@ -265,7 +255,7 @@ class Compaction:
         self.context.tell(MessagesArchived((extent.first, extent.end), extent.tokens, place.reference))
         return place
 
-    async def show(self, ready: Ready, eviction: Eviction | None = None, *, in_background: bool = False) -> Summary:
+    async def show(self, ready: Ready, eviction: Eviction | None = None) -> Summary:
         """Replace messages by their summary; messages that were added meanwhile stay.
 
         By default, messages are reinserted as without a manager.
@@ -276,7 +266,7 @@ class Compaction:
         began, tokens_before = time.perf_counter(), self.context.tokens
         shown = await completed(self._record(ready.summary, eviction))
         duration_s = ready.duration_s + time.perf_counter() - began
-        self.context.tell(ContextCompressed(shown, tokens_before, self.context.tokens, duration_s, in_background))
+        self.context.tell(ContextCompressed(shown, tokens_before, self.context.tokens, duration_s))
         return shown
 
     async def let_go(self, eviction: Eviction, notice: Callable[[ArchiveLocation], str] | None) -> None:
@@ -401,107 +391,3 @@ class Compaction:
         dialect = self.context.state.messages[cut - 1].dialect
         native = dialect_named(dialect).user_message(text)
         return entry_of(native, -1, self.context.budget.counter, dialect=dialect)
-
-
-# Compaction in the background, while the agent waits for its model.
-
-
-@dataclass(slots=True)
-class BackgroundCompaction:
-    """Holds at most one compaction that is under way or ready, and shows its summary in one step when asked.
-
-    Its task archives and summarizes, and does not change the context. If it fails, is cancelled, or its event loop has
-    ended, it is dropped; the messages that it archived are known, and the next compaction continues from there.
-
-    Attributes:
-        failed_at: Session index of the context's first message when a task failed. None is begun by itself until a
-            compaction has moved that: a provider that is down would be asked before each call.
-    """
-
-    compaction: Compaction
-    task: "asyncio.Task[Ready] | None" = None
-    failed_at: int | None = None
-    _loan: Loan | None = None
-
-    @property
-    def may_begin(self) -> bool:
-        """Whether there is no task, and none has failed since the last compaction."""
-        return not self._is_there() and self.failed_at != self.compaction.first
-
-    def begin(self, settings: ContextConfig) -> bool:
-        """Begin a task, unless there is one, or no messages may be archived.
-
-        Returns:
-            True if one is under way or ready now.
-        """
-        if self._is_there():
-            return True
-        cut = self.compaction.planned(settings).cut
-        if cut == 0:
-            return False
-        # The messages keep their form from here on, also before the task has taken its first step.
-        work = self.compaction.made(self.compaction.extent(cut), settings, in_background=True)
-        loan, context = self.compaction.context.calls.loan_for_task()
-        name = f"buoyline: compress {self.compaction.session_id}"
-        self.task, self._loan = asyncio.create_task(work, name=name, context=context), loan
-        self.task.add_done_callback(lambda _: loan.end())
-        self.task.add_done_callback(self._report)
-        return True
-
-    async def take(self, *, wait: bool = True) -> Summary | None:
-        """Show the summary that is ready or under way; return None if there is none, or its task failed.
-
-        A task that is under way is stopped unless *wait* is true. If the caller is cancelled meanwhile, it goes on.
-
-        Raises:
-            StorageError: The file system refused; the summary is still ready, and the context is as it was.
-        """
-        if not wait:
-            await self.stop()
-        task, loan = self.task, self._loan
-        if task is not None and loan is not None and self._is_there() and not task.done():
-            if loan.is_here:  # its own summarizer calls
-                return None
-            async with loan.open():
-                await asyncio.wait([task])
-        task = self.task
-        if task is None or not self._is_there():
-            return None
-        if self.compaction.parts_pair(task.result().summary.messages[1]):
-            self.task = None
-            return None
-        summary = await self.compaction.show(task.result(), in_background=True)
-        self.task = None
-        return summary
-
-    async def stop(self) -> None:
-        """Stop a task that is under way; a summary that is ready is kept."""
-        if self.task is not None and self._is_there() and not self.task.done():
-            self.task.cancel()
-            await asyncio.wait([self.task])
-
-    async def drop(self) -> None:
-        """Stop a task that is under way, and forget a summary that is ready."""
-        await self.stop()
-        self.task = None
-
-    def _is_there(self) -> bool:
-        """Return whether a task is under way or ready; forget one that failed or never ends."""
-        task = self.task
-        if task is None:
-            return False
-        if task.done():
-            is_whole = not task.cancelled() and task.exception() is None
-            is_there = is_whole and task.result().summary.messages[0] == self.compaction.first
-        else:
-            # A task whose loop has ended is never done.
-            is_there = task.get_loop() is asyncio.get_running_loop()
-        if not is_there:
-            self.task, self.failed_at = None, self.compaction.first
-        return is_there
-
-    def _report(self, task: "asyncio.Task[Ready]") -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            session_id, kind = self.compaction.session_id, type(error).__name__
-            logger.warning("session %s: a compression in the background failed: %s; the next is not", session_id, kind)

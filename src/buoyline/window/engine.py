@@ -6,7 +6,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import groupby, islice, product
 
-from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary
+from buoyline.compression import Compressor, ContextConfig, Summarizer
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.errors import ContextOverflowError
 from buoyline.management import ContextManagement, ManagementReport
@@ -14,7 +14,7 @@ from buoyline.management.custom import CustomManager
 from buoyline.management.rules import LegalCuts
 from buoyline.management.run import LEAST_PROGRESS, entries_for_overflow
 from buoyline.offloader.policy import WORTH_OFFLOADING_TOKENS
-from buoyline.window.compaction import BackgroundCompaction, Compaction
+from buoyline.window.compaction import Compaction
 from buoyline.window.context import Change, Context, Extend, StateDraft
 from buoyline.window.events import ResultOffloaded
 from buoyline.window.hooks import DocumentHooks
@@ -56,7 +56,6 @@ class Engine:
         )
         self.compaction = Compaction(context, results, compressor, dialect, requires_model=requires_model)
         self.hooks = self.hooks_type(self.compaction, config, summarizers or {})
-        self.background = BackgroundCompaction(self.compaction)
         self.asked: tuple[str, int] | None = None
 
     async def settle(self, document: ContextManagement | None) -> None:
@@ -103,7 +102,7 @@ class Engine:
         await self.limit_images()
         focus = self._asked_focus()
         if focus is not None or self._is_too_much():
-            await self.compact(focus or "")
+            await self.compaction.compact(self.config, focus or "")
         await self.fit(self.context.budget.limit)
 
     async def manage(self, document: ContextManagement) -> None:
@@ -111,11 +110,10 @@ class Engine:
 
         The null document changes nothing.
         """
-        await self.background.take()
         focus = self._asked_focus()
         if focus is not None:
             await self.hooks.fire(document, "pre_compress")
-            await self.compact(focus)
+            await self.compaction.compact(self.config, focus)
         await self.hooks.fire(document, "pre_llm")
         if document.is_null:
             return
@@ -127,23 +125,6 @@ class Engine:
         if self.context.tokens > self.context.budget.limit:
             await self._compact_for(document, self.config)
         await self.fit(self.context.budget.limit)
-
-    def look_ahead(self) -> None:
-        """Begin a compaction in the background if the configuration says so."""
-        ratio = self.config.background_ratio
-        if ratio is not None and self.background.may_begin:
-            share = ratio / self.config.largest_trigger_ratio
-            if self.context.budget.exceeds(self.context.whole, self.config, share):
-                self.background.begin(self.config)
-
-    async def compact(self, focus: str = "") -> Summary | None:
-        """Compact with the summary from the background if that is enough, else from the beginning."""
-        if focus:
-            await self.background.drop()
-        summary = await self.background.take()
-        if summary is None or self._is_too_much():
-            summary = await self.compaction.compact(self.config, focus) or summary
-        return summary
 
     async def recover(self, tokens: int, document: ContextManagement | None, error: BaseException | None) -> None:
         """Make a context that took *tokens*, and was refused with *error*, a tenth smaller.

@@ -2,8 +2,7 @@
 
 A window emits an event once, after the operation is on disk, in the task that ran it. Tokens are those of the window's
 counter. If the hook raises, the call raises, with a note that names the hook; the operation is not undone, and the next
-call emits the events that were to follow. If that happens in the background, the exception is logged, and the next
-compaction, which is not in the background, emits the event again.
+call emits the events that were to follow.
 """
 
 import inspect
@@ -65,15 +64,13 @@ class ContextCompressed:
 
     Attributes:
         tokens_before: Tokens of the whole context, as *tokens_after*.
-        duration_s: Seconds from the decision to the last sync, without those that a summary from the background waited
-            until it was needed. If a model summarizes, it takes most of them.
+        duration_s: Seconds from the decision to the last sync. If a model summarizes, it takes most of them.
     """
 
     summary: Summary
     tokens_before: int
     tokens_after: int
     duration_s: float = 0.0
-    in_background: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from buoyline.compression import Summary
 from buoyline.messages import CachePoint, Message, Text, ToolResult
 from buoyline.messages.jsonl import spell
 from buoyline.messages.registry import detect, dialect_named
-from buoyline.window.compaction import BackgroundCompaction, Eviction
+from buoyline.window.compaction import Compaction, Eviction
 from buoyline.window.context import Change, Replace, load_summaries
 from buoyline.window.events import HistoryForked
 from buoyline.window.state import Entry, Messages, State, is_in_words
@@ -89,12 +89,11 @@ class ListFollower:
     counts.
     """
 
-    def __init__(self, background: BackgroundCompaction, dialect: str | None) -> None:
-        """Follow for the window of *background*; see `ContextWindow` for *dialect*."""
-        self._background = background
-        self._compaction = background.compaction
-        self._context = background.compaction.context
-        self._results = background.compaction.results
+    def __init__(self, compaction: Compaction, dialect: str | None) -> None:
+        """Follow for the window of *compaction*; see `ContextWindow` for *dialect*."""
+        self._compaction = compaction
+        self._context = compaction.context
+        self._results = compaction.results
         self._dialect = dialect
         self._known: list[KnownMessage] | None = None
         self._natives: list[Any] = []
@@ -119,9 +118,8 @@ class ListFollower:
         start, pins = len(known), self._context.whole.pins
         followed, is_continued = Followed(len(messages) - start), self._is_continued(messages, known, key)
         if not is_continued and given.count_known(known) < len(known):
-            # A summary that is in the log already, and one from the background, would change what is compared.
+            # A summary that is in the log already would change what is compared.
             await self._compaction.finish()
-            await self._background.drop()
             summaries = list[Summary]()
             if self._known is None and self._compaction.first:
                 summaries = await load_summaries(self._results.abilities, self._results.session_id)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from buoyline.compression import ContextConfig, Summary
+from buoyline.compression import Summary
 from buoyline.errors import NotFoundError, SessionExistsError
 from buoyline.messages import Loss, convert, spell
 from buoyline.messages.jsonl import parse
@@ -59,7 +59,6 @@ class HeldContext:
 class HeldWindow(ContextWindow):
     """A `ContextWindow` that begins with the context of a framework, and returns what that becomes."""
 
-    _usual_config = ContextConfig()  # a framework has a trigger of its own
     _records_stubs_late = False  # the framework's own list holds them, even if no window is written
 
     @property

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
 from buoyline.compression import ContextConfig, Summarizer
-from buoyline.compression.config import AUTO, require_size
+from buoyline.compression.config import require_size
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.errors import ConfigError, DocumentError, NotFoundError
 from buoyline.management import ContextManagement, Registry
@@ -17,7 +17,6 @@ from buoyline.offloader import ToolRule
 from buoyline.offloader.protocol import instead_of
 from buoyline.tokens import TokenCounter, context_size
 from buoyline.tokens.models import max_output as max_output_of
-from buoyline.tokens.usage import Prices
 from buoyline.window.budget import TokenBudget
 from buoyline.window.plan import OffloadPredicate
 from buoyline.workspace import LocalWorkspace
@@ -62,14 +61,7 @@ def require_known(options: WindowOptions) -> None:
 
 def config_to_json(config: ContextConfig) -> dict[str, Any]:
     """Return *config* as JSON values; the rules keep their order, in which they are looked at."""
-    kept = {
-        **asdict(config),
-        "summary_schema": dict(config.summary_schema),
-        "trigger_ratio": config.largest_trigger_ratio,
-    }
-    if config.trigger_ratio != AUTO:
-        del kept["prices"]  # whose presence says "auto": older readers ignore them
-    return kept
+    return {**asdict(config), "summary_schema": dict(config.summary_schema)}
 
 
 def settings_to_json(
@@ -92,12 +84,10 @@ def config_from_json(kept: Mapping[str, Any]) -> ContextConfig:
     settings = _known(ContextConfig, kept)
     rules = settings.get("tool_rules", {})
     settings["tool_rules"] = {tool: ToolRule(**_known(ToolRule, rule)) for tool, rule in rules.items()}
-    if "prices" in settings:
-        settings |= {"prices": _known(Prices, settings["prices"]), "trigger_ratio": AUTO}
     return ContextConfig(**settings)
 
 
-def _known(kind: type[ContextConfig | ToolRule | Prices], kept: Mapping[str, Any]) -> dict[str, Any]:
+def _known(kind: type[ContextConfig | ToolRule], kept: Mapping[str, Any]) -> dict[str, Any]:
     names = {field.name for field in fields(kind)}
     return {name: value for name, value in kept.items() if name in names}
 
@@ -209,15 +199,3 @@ def document_of(management: Management, offloader: object, *, allowed: Sequence[
     if found is None:
         raise DocumentError(source, [("context_management_name", "names no document")])
     return found
-
-
-def own_document_of(management: Management, offloader: object, config: ContextConfig) -> ContextManagement:
-    """Return the document of a window with *config*; see `document_of`.
-
-    Raises:
-        ConfigError: *config* has a `background_ratio`, but the document says when to compact.
-        BuoylineError: See `document_of`.
-    """
-    if config.background_ratio is not None:
-        raise ConfigError("background_ratio", "a document says when to compress; leave one of them out")
-    return document_of(management, offloader)

@@ -8,7 +8,6 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from buoyline.compression.config import ContextConfig, config_of, require_focus
-from buoyline.compression.extractive.summarizer import Extractive
 from buoyline.errors import NotFoundError
 from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.settings import explained
@@ -41,7 +40,6 @@ from buoyline.window.settings import (
     config_from_json,
     document_of,
     output_room,
-    own_document_of,
     require_index,
     require_known,
     require_methods,
@@ -94,8 +92,7 @@ class ContextWindow:
         size: Tokens of the window. Default: 128,000 without a model.
         system: System prompt, sent beside the messages; only counted.
         tools: Definitions of the tools; only counted.
-        config: Limits. Default: `ContextConfig()`, with a workspace the
-            trigger that costs least.
+        config: Limits. Default: `ContextConfig()`.
         summarizer: Writes summaries. Default: without a model.
         on_event: Called with each `Event` once it is on disk.
 
@@ -111,8 +108,6 @@ class ContextWindow:
 
     _records_stubs_late = True
     """The stub of the last result is recorded with the messages, not before."""
-
-    _usual_config = ContextConfig(trigger_ratio="auto")
 
     def __init__(
         self,
@@ -139,9 +134,7 @@ class ContextWindow:
         self.session_id = session_id
         counter_ = counter_of(counter)
         abilities = self._abilities = abilities_of(offloader)
-        # Only a workspace has what an agent then looks up, and a document says itself when to compact.
-        may_choose = config is None and management is None and abilities.archive is not None
-        self.config = self._usual_config if may_choose else config_of(config)
+        self.config = config_of(config)
         self.max_output_tokens = output_room(
             advanced.get("max_output_tokens"), model, self.size, self.config.largest_trigger_ratio
         )
@@ -159,7 +152,6 @@ class ContextWindow:
             can_store=offloader is not None,
         )
         budget = TokenBudget(self.size, self.max_output_tokens, counter_, system, tools_of(tools))
-        budget.asks_model = summarizer is not None and not isinstance(summarizer, Extractive)
         log = ContextLog(abilities.windows, session_id)
         if self._records_stubs_late and abilities.windows is not None and abilities.results is not None:
             results.waiting = log.stubs
@@ -172,9 +164,9 @@ class ContextWindow:
             summarizers=advanced.get("summarizers"),
             dialect=self._dialect,
         )
-        self.management = None if management is None else own_document_of(management, offloader, self.config)
+        self.management = None if management is None else document_of(management, offloader)
         self._engine.compaction.preserves_words = self.management is not None
-        self._follower = ListFollower(self._engine.background, self._dialect)
+        self._follower = ListFollower(self._engine.compaction, self._dialect)
         self._is_open = False
         self._unread_until = 0
         self._translation = Translation()
@@ -339,8 +331,6 @@ class ContextWindow:
             await self._engine.manage(document)
         if self._abilities.turns is not None:
             self._abilities.turns.next_turn()
-        if document is None:
-            self._engine.look_ahead()
         self._engine.hooks.called_at_s = time.monotonic()
         return self._hand_out()
 
@@ -363,16 +353,6 @@ class ContextWindow:
     async def unpin(self, *indexes: int) -> None:
         """Unpin messages, by session index. Raises `NotFoundError`."""
         await self._engine.compaction.unpin(indexes)
-
-    async def close(self) -> None:
-        """Stop the compaction in the background; nothing is lost."""
-        await self._engine.background.drop()
-
-    @_in_turn
-    async def compress_ahead(self) -> bool:
-        """Begin a compaction in the background; True if there is one now."""
-        await self._settle(self.management)
-        return self._engine.background.begin(self.config)
 
     def request_compression(self, focus: str = "") -> "Plan | None":
         """Let the next `prepare` compact; None if that saves too little."""
@@ -400,13 +380,8 @@ class ContextWindow:
         is_asked = force or before is not None
         if not is_asked and not context.budget.exceeds(context.whole, settings):
             return None
-        is_usual = not is_asked and config is None and not focus
-        if not is_usual:
-            await self._engine.background.drop()
         if self.management is not None:
             await self._engine.hooks.fire(self.management, "pre_compress")
-        if is_usual:
-            return await self._engine.compact()
         # Managers may have evicted messages: only now is it known how many are before that one.
         compaction = self._engine.compaction
         cut = None if before is None else compaction.cut_before(before)
@@ -419,7 +394,6 @@ class ContextWindow:
         # Progress is measured by one count from beginning to end; a compaction in between would change to ours.
         self._context.budget.usage.drop()
         began, tokens = time.perf_counter(), self.tokens
-        await self._engine.background.take(wait=False)
         await self._engine.recover(tokens, self.management, error)
         self._context.tell(OverflowRecovered(tokens, self.tokens, time.perf_counter() - began))
         return self._hand_out()

@@ -291,15 +291,15 @@ class AgentContexts:
         tokens = engine.counted_tokens
         if engine.has_changed:
             tokens = await tokens_of(agent, **await model_input(agent))
-        limits = engine.context.budget.limits(engine.context.whole, engine.config)
-        if tokens <= limits.trigger:
+        trigger_tokens = engine.config.largest_trigger_ratio * engine.context.budget.size
+        if tokens <= trigger_tokens:
             return
         if not agent.state.context:
             reason = "the system prompt and the summary alone reach the trigger, and no message can be archived"
-            raise ContextOverflowError(tokens, int(limits.trigger), reason)
+            raise ContextOverflowError(tokens, int(trigger_tokens), reason)
         await self.keep(agent)  # which begins the session, before anything is archived
         async with self._engine(agent, None, config, keeps_common=False) as engine:
-            cut = engine.cut(engine.context.budget.usage.ours(limits.kept))
+            cut = engine.cut(engine.context.budget.usage.ours(engine.config.reserve_ratio * engine.context.budget.size))
             if cut == 0:
                 logger.warning("agent %s: its newest messages alone take too much of %d tokens", agent.name, tokens)
                 return
@@ -444,11 +444,9 @@ class AgentContexts:
         size: int | None,
     ) -> AgentEngine:
         memory, bench, session_id = self._memory_of(agent), self._bench, agent.state.session_id
-        is_own = document is None and config is agent.context_config
         if document is None:  # with one, the limits of the agent offload nothing
             config = config.model_copy(update={"tool_result_limit": result_limit_of(agent)})
         settings = bench.settings.for_engine(config, agent)
-        settings = bench.settings.chosen(settings) if is_own else settings
         given = await model_input(agent)
         size = agent.model.context_size if size is None else size
         system, tools = given["messages"][0].get_text_content() or "", list(given["tools"] or [])
@@ -457,7 +455,7 @@ class AgentContexts:
         if budget is None or (budget.size, budget.max_output_tokens) != (size, reserved):
             budget = TokenBudget(size, reserved, bench.counter, system, tools)
         budget.send_beside(system, tools)
-        budget.usage, budget.asks_model = UsageCalibration(size), summarizer is not None
+        budget.usage = UsageCalibration(size)
         counted_tokens = await tokens_of(agent, **given)
         scale = counted_tokens / max(budget.own_tokens(held.state), 1)
         budget.usage.scale = min(max(scale, _MIN_SCALE), _MAX_SCALE)

@@ -1,7 +1,7 @@
 """`WorkspaceMiddleware`: whole results, checked summaries and citations for an agent of AgentScope."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from agentscope.agent import Agent
 from agentscope.message import TextBlock, ToolResultState
@@ -22,7 +22,7 @@ from buoyline.lookups.tools import LOOKUP_RULES
 from buoyline.management.run import LEAST_PROGRESS
 from buoyline.offloader import Offloader, ToolRule
 from buoyline.offloader.protocol import abilities_of, instead_of
-from buoyline.tokens import Prices, TokenCounter
+from buoyline.tokens import TokenCounter
 from buoyline.tokens.o200k import counter_of
 from buoyline.window.events import OnEvent, tell
 from buoyline.window.settings import Management, document_of
@@ -126,8 +126,6 @@ class WorkspaceMiddleware(MiddlewareBase):
         turn_results_limit: int | None = None,
         tool_rules: Mapping[str, ToolRule] | None = None,
         summary_tokens: int | None = None,
-        trigger_ratio: Literal["auto"] | None = None,
-        prices: Prices | None = None,
         summarizer: Summarizer | SummaryFunction | None = None,
         instructions: str | None = None,
         lookup_tokens: int = _LOOKUP_TOKENS,
@@ -145,9 +143,6 @@ class WorkspaceMiddleware(MiddlewareBase):
                 ``tool_result_limit``.
             tool_rules: See buoyline's `ContextConfig`. Answers of the lookups are never offloaded.
             summary_tokens: See buoyline's `ContextConfig`.
-            trigger_ratio: ``"auto"``: compact where the session costs least, in place of the agent's ``trigger_ratio``
-                and ``reserve_ratio``. Default: these hold.
-            prices: For ``"auto"``; see buoyline's `ContextConfig`.
             summarizer: Writes the summaries. Default: the agent's own model. `Extractive` needs no model.
             instructions: Added to the system prompt. Default: where the files are and how to look things up. An empty
                 text adds nothing.
@@ -176,8 +171,6 @@ class WorkspaceMiddleware(MiddlewareBase):
             turn_results_limit=turn_results_limit,
             tool_rules={**LOOKUP_RULES, **(tool_rules or {})},
             summary_tokens=summary_tokens,
-            trigger_ratio=trigger_ratio,
-            prices=prices,
         )
         workbench = Workbench(
             offloader=workspace,

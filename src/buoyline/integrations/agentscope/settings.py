@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from agentscope.agent import Agent
@@ -17,7 +17,7 @@ from buoyline.messages.losses import Losses
 from buoyline.messages.model import Turn
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader import Abilities, Offloader, StoredResult, ToolRule
-from buoyline.tokens import Prices, TextCounter
+from buoyline.tokens import TextCounter
 from buoyline.window.events import OnEvent
 from buoyline.window.offloading import ResultOffloader
 from buoyline.window.plan import OffloadPlanner
@@ -40,8 +40,6 @@ class MiddlewareSettings:
     turn_results_limit: int | None = None
     tool_rules: Mapping[str, ToolRule] = field(default_factory=dict[str, ToolRule])
     summary_tokens: int | None = None
-    trigger_ratio: Literal["auto"] | None = None
-    prices: Prices | None = None
 
     def for_results(self, limit: int) -> ContextConfig:
         """Return the settings for tool results, if one may take *limit* tokens.
@@ -90,12 +88,6 @@ class MiddlewareSettings:
             summary_tokens=self.summary_tokens,
             max_images=config.max_image_num,
         )
-
-    def chosen(self, settings: ContextConfig) -> ContextConfig:
-        """Return the agent's own *settings*, with ``"auto"`` in place of its trigger if the middleware asks for it."""
-        if self.trigger_ratio is None:
-            return settings
-        return replace(settings, trigger_ratio=self.trigger_ratio, prices=self.prices or settings.prices)
 
 
 class BlockOffloader:

@@ -86,16 +86,13 @@ class DocumentConversationManager(WorkspaceConversationManager):
             allowed: Dotted names of managers that documents may import; see `ContextManagement.read`.
 
         Raises:
-            ConfigError: *use_model* and *summarizer* are both given, *config* has a `background_ratio`, or a summarizer
-                is of a wrong type.
+            ConfigError: *use_model* and *summarizer* are both given, or a summarizer is of a wrong type.
             BuoylineError: The document cannot be found or acted on.
             TypeError: See `WorkspaceConversationManager`.
         """
         super().__init__(workspace=workspace, session_id=session_id, counter=counter)
         if use_model and summarizer is not None:
             raise ConfigError("use_model", "and summarizer exclude each other: one alone writes the summaries")
-        if config is not None and config.background_ratio is not None:
-            raise ConfigError("background_ratio", "a document says when to compress; leave one of them out")
         self._allowed = allowed
         self.management = self._document(management)
         self._config = config or ContextConfig()

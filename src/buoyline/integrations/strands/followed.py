@@ -13,7 +13,6 @@ from typing import Any, Final, cast
 from buoyline.compression import Compressor, ContextConfig, Summary
 from buoyline.compression.summary import summary_from
 from buoyline.compression.summary_text import ArchiveLocation
-from buoyline.compression.trigger import Limits
 from buoyline.errors import StaleWindowError, UsageError
 from buoyline.integrations.strands.history import DIALECT, NativeMessage, durable_key, key_of
 from buoyline.management import ContextManagement
@@ -50,18 +49,6 @@ class AgentWindow(HeldWindow):
     def request_tokens(self) -> int:
         """Tokens of the context with system prompt and tools, by our own count."""
         return self._context.budget.own_tokens(self._context.whole)
-
-    def limits(self, config: ContextConfig) -> Limits:
-        """Return trigger and reserve of *config* for the context as it is."""
-        return self._context.budget.limits(self._context.whole, config)
-
-    def kept_tokens(self, config: ContextConfig) -> int:
-        """Return the tokens that the newest messages may take after a compaction, by our own count."""
-        return self._context.budget.kept_tokens(self._context.whole, config)
-
-    def price_summaries(self, *, asks_model: bool) -> None:
-        """Let `limits` count the request to a model that makes a summary, or none."""
-        self._context.budget.asks_model = asks_model
 
     @property
     def fixed_tokens(self) -> int:

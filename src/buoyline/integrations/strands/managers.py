@@ -12,7 +12,7 @@ from strands.hooks import BeforeModelCallEvent
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import Compressor, ContextConfig, Summarizer, Summary
-from buoyline.compression.config import AUTO, LEAST_SUMMARY_TOKENS, SMALL_SUMMARY_TOKENS, summary_budget_tokens
+from buoyline.compression.config import LEAST_SUMMARY_TOKENS, SMALL_SUMMARY_TOKENS, summary_budget_tokens
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError
@@ -33,7 +33,7 @@ from buoyline.integrations.strands.history import (
 )
 from buoyline.integrations.strands.summarizers import AgentSummarizer, StrandsModelSummarizer
 from buoyline.offloader import Offloader
-from buoyline.tokens import Prices, TokenCounter
+from buoyline.tokens import TokenCounter
 from buoyline.window.compaction import Eviction, Ready
 from buoyline.window.context import AGAIN, NOTICE, PIN, SUMMARY
 from buoyline.window.held_window import Handover, HeldContext
@@ -452,8 +452,6 @@ class SummarizingConversationManager(CutConversationManager):
         session_id: str | None = None,
         summarizer: Summarizer | SummaryFunction | Literal["extractive"] | None = None,
         summary_tokens: int | None = None,
-        trigger_ratio: Literal["auto"] | None = None,
-        prices: Prices | None = None,
         pin_first: int | None = None,
         proactive_compression: bool | ProactiveCompressionConfig | None = None,
         counter: TokenCounter | None = None,
@@ -474,16 +472,12 @@ class SummarizingConversationManager(CutConversationManager):
             summarizer: Writes the summaries instead: any summarizer of buoyline, an async function, or
                 ``"extractive"``, which calls no model.
             summary_tokens: Most tokens of a summary. Default: a sixteenth of the window, from 400 to 4,000.
-            trigger_ratio: ``"auto"``: compact before the model call at which the session costs least, in place of
-                *summary_ratio* and *proactive_compression*. Default: these hold.
-            prices: For ``"auto"``; see buoyline's `ContextConfig`.
             pin_first: See `CutConversationManager`.
             proactive_compression: See `WorkspaceConversationManager`.
             counter: See `WorkspaceConversationManager`.
 
         Raises:
-            ConfigError: More than one writer is given, *summary_tokens* is not above 0, or ``"auto"`` is given with
-                *proactive_compression*.
+            ConfigError: More than one writer is given, or *summary_tokens* is not above 0.
             ValueError: See `WorkspaceConversationManager`.
             TypeError: See `WorkspaceConversationManager`.
         """
@@ -494,11 +488,6 @@ class SummarizingConversationManager(CutConversationManager):
             )
             raise ConfigError("summarization_agent", problem)
         config = ContextConfig(summary_tokens=summary_tokens)
-        if trigger_ratio is not None:
-            if proactive_compression:
-                problem = 'proactive_compression holds, or trigger_ratio="auto" does: give one of them'
-                raise ConfigError("trigger_ratio", problem)
-            config = replace(config, trigger_ratio=trigger_ratio, prices=prices or config.prices)
         if summarization_system_prompt is not None:
             config = replace(config, compression_prompt=summarization_system_prompt)
         super().__init__(
@@ -533,20 +522,10 @@ class SummarizingConversationManager(CutConversationManager):
         """Whether the history has one, of ours or of Strands' own manager."""
         return self.summary is not None or self._foreign is not None
 
-    def _is_due(self, agent: "Agent", tokens: int) -> bool:
-        window = self._followed.window
-        if window is None or self._config.trigger_ratio != AUTO:
-            return super()._is_due(agent, tokens)
-        window.price_summaries(asks_model=self._writer(agent, is_recovery=False) is not None)
-        return max(tokens, window.request_tokens) > window.limits(self._config).trigger
-
     async def _reduce(self, agent: "Agent") -> None:
         window = await self._write_down(agent)
         messages, _ = _with_tokens(window)
-        if self._config.trigger_ratio == AUTO:
-            cut = await asyncio.to_thread(self._cheapest_cut, messages, window)
-        else:
-            cut = await asyncio.to_thread(self._documented_cut, messages)
+        cut = await asyncio.to_thread(self._documented_cut, messages)
         await self._evict(agent, cut)
 
     async def _recover(self, agent: "Agent", error: Exception) -> None:  # noqa: ARG002 - as declared
@@ -680,21 +659,6 @@ class SummarizingConversationManager(CutConversationManager):
         if wanted <= 0 or not places:
             raise ContextWindowOverflowException(_INSUFFICIENT)
         return min(places, key=lambda place: (place[0], place[1] < wanted, abs(place[1] - wanted)))[1]
-
-    def _cheapest_cut(self, messages: Sequence[NativeMessage], window: AgentWindow) -> int:
-        """Return the first cut that keeps no more than is cheapest, or else the last one.
-
-        Raises:
-            ContextWindowOverflowException: There is none.
-        """
-        counts, kept_tokens = [entry.tokens for entry in window.entries], window.kept_tokens(self._config)
-        places = cuts(messages, len(messages) - self.preserve_recent_messages, follows_user=True)
-        places = [place for place in places if place[1] > self._heads]
-        if not places:
-            raise ContextWindowOverflowException(_INSUFFICIENT)
-        best = min(badness for badness, _ in places)
-        found = [cut for badness, cut in places if badness == best]
-        return next((cut for cut in found if sum(counts[cut:]) <= kept_tokens), found[-1])
 
     def _recovery_cut(
         self, messages: Sequence[NativeMessage], counts: Sequence[int], wanted_tokens: int, size: int
