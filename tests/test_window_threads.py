@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from buoyline import ContextConfig, ContextWindow, MemoryWorkspace
+from buoyline import ContextWindow, MemoryWorkspace
 from buoyline.compression import SummaryRequest
 from buoyline.errors import BuoylineError
 from buoyline.management import ContextManagement
@@ -237,7 +237,7 @@ class Caller:
 
 @pytest.mark.parametrize("method", ["save", "prepare", "compress"])
 @pytest.mark.parametrize("call", [once, in_a_task, at_once, in_another_loop])
-@pytest.mark.parametrize("role", ["should_offload", "summarizer", "background", "manager"])
+@pytest.mark.parametrize("role", ["should_offload", "summarizer", "manager"])
 async def test_a_function_that_a_call_awaits_may_call_the_window_and_no_message_is_lost(
     role: str, call: Callable[..., Any], method: str
 ) -> None:
@@ -245,8 +245,6 @@ async def test_a_function_that_a_call_awaits_may_call_the_window_and_no_message_
     options: dict[str, Any] = {"summarizer": caller.summarize}
     if role == "should_offload":
         options = {"should_offload": caller.should_offload}
-    elif role == "background":
-        options["config"] = ContextConfig(background_ratio=0.5)
     elif role == "manager":
         document = {"hooks": {"pre_llm": [{"type": "test_window_threads.Caller"}]}}
         management = ContextManagement.read(document, allowed=["test_window_threads.*"])
