@@ -3,21 +3,15 @@
 Usage: ``python benchmarks/storage.py [ROW ...] [--quick] [--workdir DIR]``
 
 Both sides of a comparison take turns, call by call, in one process and on one file system, so that both have the same
-noise. The figures are medians; the important figure is their ratio. Peers are measured if they are installed (``pip
-install agentscope strands-agents``, best with buoyline in a virtualenv for this purpose). None of them syncs: a power
-cut may take writes that they acknowledged. AgentScope rewrites the whole file at each append.
+noise. The figures are medians; the important figure is their ratio.
 
-The table says whether each goal is met. Linux only, because of locks, ``fdatasync``, and peaks of memory from
-``/proc``.
+The table says whether each goal is met. Linux only, because of ``fdatasync``.
 """
 
 import argparse
 import asyncio
-import fcntl
-import importlib.util
 import itertools
 import json
-import multiprocessing
 import os
 import random
 import statistics
@@ -27,7 +21,6 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,10 +35,8 @@ MAX_SMALL_RESULT_RATIO = 1.6
 MAX_GROWTH = 1.2
 MAX_START_S = 0.005
 MAX_MESSAGE_S = 40e-6
-MAX_RESULT_BYTES = 16 * MEGABYTE
 WARM_UP = 2
 BATCH = 100
-PROCESSES, APPENDS = 4, 500
 
 
 class Row(NamedTuple):
@@ -127,22 +118,14 @@ async def append(setting: Setting) -> AsyncIterator[Row]:
     await ours()
     session = next(setting.folder.glob("*/sessions/s1"))
     lines = [(session / name).read_bytes().splitlines(keepends=True)[-1] for name in ("context.jsonl", "journal.jsonl")]
-    others: dict[str, Operation | None] = {
+    others: dict[str, Operation] = {
         "write + fdatasync of two files": inline(bare_append(setting.fresh(), lines)),
         "the same two files in asyncio.to_thread": threaded(bare_append(setting.fresh(), lines)),
     }
-    for archived in (200, 10_000):
-        others[f"AgentScope, {archived:,} messages archived, no sync"] = await agentscope_append(setting, archived)
     for name, other in others.items():
-        if other is None:
-            yield Row(f"append 1 KB / {name}", "", "", "", "to compare: needs the extra 'agentscope'")
-            continue
-        # One at a time: the syncs of the others would also write what AgentScope did not sync.
         our_s, other_s = await alternate(setting.count(300, 40), [ours, other])
         yield compared("append 1 KB", name, our_s, other_s, MAX_BARE_RATIO if name.startswith("write") else 0.0)
-    bare = next(iter(others.values()))
-    if bare is not None:
-        yield await processor(setting, "append 1 KB", ours, bare)
+    yield await processor(setting, "append 1 KB", ours, next(iter(others.values())))
 
 
 async def processor(setting: Setting, what: str, ours: Operation, bare: Operation) -> Row:
@@ -189,28 +172,11 @@ def bare_append(folder: Path, lines: Sequence[bytes]) -> Callable[[], None]:
     return write
 
 
-async def agentscope_append(setting: Setting, archived: int) -> Operation | None:
-    """Return AgentScope's append to an archive of *archived* messages; None if AgentScope is not installed."""
-    if importlib.util.find_spec("agentscope") is None:
-        return None
-    from agentscope.message import Msg, TextBlock  # noqa: PLC0415 - need not be installed
-    from agentscope.workspace import LocalWorkspace as AgentScopeWorkspace  # noqa: PLC0415
-
-    messages = texts(KILOBYTE)
-
-    def made() -> Any:
-        return Msg(name="user", role="user", content=[TextBlock(text=next(messages))])
-
-    workspace = AgentScopeWorkspace(workdir=str(setting.fresh()))
-    await workspace.offload_context("s1", [made() for _ in range(archived)])
-    return lambda: workspace.offload_context("s1", [made()])
-
-
 # One tool result.
 
 
 async def result(setting: Setting) -> AsyncIterator[Row]:
-    """A tool result of 100 KB, and of 10 MB, against a bare durable write; the large one against Strands' storages."""
+    """A tool result of 100 KB, and of 10 MB, against a bare durable write."""
     for what, chars, rounds, goal in (
         ("result 100 KB", 100 * KILOBYTE, setting.count(300, 40), MAX_SMALL_RESULT_RATIO),
         ("result 10 MB", 10 * MEGABYTE, setting.count(25, 4), MAX_BARE_RATIO),
@@ -224,12 +190,6 @@ async def result(setting: Setting) -> AsyncIterator[Row]:
         yield compared(what, "the same and a synced record, in asyncio.to_thread", our_s, recorded_s)
         if chars == 100 * KILOBYTE:
             yield await processor(setting, what, ours, bare)
-    others = strands_writes(setting, text.encode())
-    for name, other in others.items():
-        our_s, other_s = await alternate(rounds, [ours, other])
-        yield compared(what, name, our_s, other_s)
-    if not others:
-        yield Row("result 10 MB / Strands' storages", "", "", "", "to compare: pip install strands-agents")
 
 
 def storing(workspace: LocalWorkspace, session: str, text: str) -> Operation:
@@ -266,24 +226,6 @@ def bare_publish(folder: Path, content: bytes) -> Callable[[], None]:
     return write
 
 
-def strands_writes(setting: Setting, content: bytes) -> dict[str, Operation]:
-    """Return the writes of a tool result by Strands' two storages; none if Strands is not installed."""
-    if importlib.util.find_spec("strands") is None:
-        return {}
-    from strands.storage import LocalFileStorage  # noqa: PLC0415 - need not be installed
-    from strands.vended_plugins.context_offloader.storage import FileStorage  # noqa: PLC0415
-
-    local, legacy, numbers = (
-        LocalFileStorage(str(setting.fresh())),
-        FileStorage(str(setting.fresh())),
-        itertools.count(),
-    )
-    return {
-        "Strands LocalFileStorage, no sync": lambda: local.write(f"c{next(numbers)}", content),
-        "Strands FileStorage, no sync, not atomic": lambda: legacy.store(f"c{next(numbers)}", content),
-    }
-
-
 # An append to a long session.
 
 
@@ -303,14 +245,11 @@ async def growth(setting: Setting) -> AsyncIterator[Row]:
             yield Row(what, milliseconds(many_s), milliseconds(few_s), times(many_s / few_s), "within 20 %", is_met)
 
 
-async def fill(
-    workspace: LocalWorkspace, session: str, count: int, size: int, *, chars: int = KILOBYTE, named: bool = False
-) -> None:
-    """Archive *count* messages in batches of *size*, *named* by batch ids or not."""
+async def fill(workspace: LocalWorkspace, session: str, count: int, size: int, *, chars: int = KILOBYTE) -> None:
+    """Archive *count* messages in batches of *size*."""
     drawn = texts(chars)
-    for start in range(0, count, size):
-        messages = [{"role": "user", "content": next(drawn)} for _ in range(size)]
-        await workspace.archive(session, messages, batch_id=f"batch-{start}" if named else "")
+    for _ in range(0, count, size):
+        await workspace.archive(session, [{"role": "user", "content": next(drawn)} for _ in range(size)])
     os.sync()  # otherwise the system would write during the measurement
 
 
@@ -320,11 +259,11 @@ FIRST_APPEND = """
 import asyncio, sys, time
 from buoyline import LocalWorkspace
 
-async def first(workdir, session, batch_id):
+async def first(workdir, session):
     message = {"role": "user", "content": "the first message of a new process"}
     started = time.perf_counter()
     workspace = LocalWorkspace(workdir)
-    await workspace.archive(session, [message], batch_id=batch_id)
+    await workspace.archive(session, [message])
     print(time.perf_counter() - started)
 
 asyncio.run(first(*sys.argv[1:]))
@@ -336,25 +275,24 @@ async def start(setting: Setting) -> AsyncIterator[Row]:
     count, folder = setting.count(100_000, 10_000), setting.fresh()
     async with LocalWorkspace(folder, durability="off") as workspace:
         for size in (BATCH, 1):
-            await fill(workspace, f"large{size}", count, size, named=True)
-        await fill(workspace, "small", 1, 1, named=True)
-    for size, is_named in itertools.product((BATCH, 1), (False, True)):
-        times_s = first_appends(folder, ("small", f"large{size}"), setting.count(25, 5), is_named=is_named)
+            await fill(workspace, f"large{size}", count, size)
+        await fill(workspace, "small", 1, 1)
+    for size in (BATCH, 1):
+        times_s = first_appends(folder, ("small", f"large{size}"), setting.count(25, 5))
         small_s, large_s = map(statistics.median, times_s)
-        what = f"first append, {count // 1000:,} MB in batches of {size}{', batch id' if is_named else ''} / 1 message"
+        what = f"first append, {count // 1000:,} MB in batches of {size} / 1 message"
         beyond_s = large_s - small_s
         goal = f"under +{MAX_START_S * 1000:.0f} ms"
         beyond = f"{beyond_s * 1000:+.2f} ms"
         yield Row(what, milliseconds(large_s), milliseconds(small_s), beyond, goal, beyond_s < MAX_START_S)
 
 
-def first_appends(folder: Path, sessions: Sequence[str], rounds: int, *, is_named: bool) -> list[list[float]]:
+def first_appends(folder: Path, sessions: Sequence[str], rounds: int) -> list[list[float]]:
     """Return the seconds of the first append of new processes, for each session in turn."""
     found: list[list[float]] = [[] for _ in sessions]
-    for number in range(rounds):
+    for _ in range(rounds):
         for session, times_s in zip(sessions, found, strict=True):
-            batch_id = f"new-{number}-{random.random()}" if is_named else ""
-            command = [sys.executable, "-c", FIRST_APPEND, str(folder), session, batch_id]
+            command = [sys.executable, "-c", FIRST_APPEND, str(folder), session]
             times_s.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     return found
 
@@ -404,102 +342,6 @@ def mixed(start: int) -> list[Message]:
     return messages
 
 
-# Memory.
-
-STORE_LARGE = """
-import asyncio, sys
-from pathlib import Path
-from buoyline import LocalWorkspace
-
-# The peak of this program alone: that of resource.getrusage begins with the peak of the parent process.
-def peak_bytes():
-    lines = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
-    return int(lines["VmHWM"].split()[0]) * 1024
-
-async def store(workspace, call_id, text):
-    await workspace.offload_tool_result("s1", {"role": "tool", "tool_call_id": call_id, "content": text})
-
-async def main(workdir, size):
-    text = ("a line of a tool's output, as long as such lines are: 0123456789 0123456789 \\n" * (size // 77 + 1))[:size]
-    async with LocalWorkspace(workdir) as workspace:
-        await store(workspace, "warm", "a small one")
-        before = peak_bytes()
-        await store(workspace, "c1", text)
-        print(peak_bytes() - before)
-
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
-"""
-
-
-async def memory(setting: Setting) -> AsyncIterator[Row]:
-    """The memory to store a result of 100 MB beyond the text itself, against a result of 1 KB."""
-    size_bytes = setting.count(100, 20) * MEGABYTE
-    large, small = (grown_bytes(setting.fresh(), size) for size in (size_bytes, KILOBYTE))
-    goal = f"under {MAX_RESULT_BYTES // MEGABYTE} MB"
-    what = f"peak memory beyond the text, result of {size_bytes // MEGABYTE} MB / of 1 KB"
-    ours, other = (f"{grown / MEGABYTE:.1f} MB" for grown in (large, small))
-    yield Row(what, ours, other, f"{(large - small) / MEGABYTE:+.1f} MB", goal, large - small < MAX_RESULT_BYTES)
-
-
-def grown_bytes(folder: Path, size_bytes: int) -> int:
-    """Return by how much a stored result of this size raises the peak memory of a new process."""
-    command = [sys.executable, "-c", STORE_LARGE, str(folder), str(size_bytes)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
-# Many writers.
-
-
-async def writers(setting: Setting) -> AsyncIterator[Row]:
-    """Four processes against four that only lock and sync."""
-    appends = setting.count(APPENDS, 50)
-    ours, bare = process_rate(setting.fresh(), our_writer, appends), process_rate(setting.fresh(), bare_writer, appends)
-    yield Row(f"{PROCESSES} processes x {appends}, one session / flock, write, fdatasync", *rates(ours, bare))
-
-
-def process_rate(folder: Path, writer: Callable[[Path, int, Barrier], None], appends: int) -> float:
-    """Return appends a second of several processes together."""
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(PROCESSES + 1)
-    processes = [context.Process(target=writer, args=(folder, appends, barrier)) for _ in range(PROCESSES)]
-    for process in processes:
-        process.start()
-    barrier.wait()
-    started = time.perf_counter()
-    barrier.wait()
-    taken_s = time.perf_counter() - started
-    for process in processes:
-        process.join()
-    return PROCESSES * appends / taken_s
-
-
-def our_writer(folder: Path, appends: int, barrier: Barrier) -> None:
-    """Append to one session."""
-
-    async def run() -> None:
-        async with LocalWorkspace(folder) as workspace:
-            operation = appending(workspace, "s1")
-            await operation()
-            barrier.wait()
-            for _ in range(appends):
-                await operation()
-            barrier.wait()
-
-    asyncio.run(run())
-
-
-def bare_writer(folder: Path, appends: int, barrier: Barrier) -> None:
-    """Append to two files under one lock."""
-    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    write = bare_append(folder, (b"x" * KILOBYTE, b"y" * (KILOBYTE // 3)))
-    barrier.wait()
-    for _ in range(appends):
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        write()
-        fcntl.flock(lock, fcntl.LOCK_UN)
-    barrier.wait()
-
-
 # Texts and figures.
 
 
@@ -527,11 +369,6 @@ def compared(what: str, name: str, our_s: float, other_s: float, goal_ratio: flo
     return Row(f"{what} / {name}", milliseconds(our_s), milliseconds(other_s), times(ratio), *goal)
 
 
-def rates(ours: float, other: float) -> tuple[str, str, str]:
-    """Return two rates and their ratio."""
-    return f"{ours:,.0f} /s", f"{other:,.0f} /s", times(ours / other)
-
-
 def milliseconds(seconds: float) -> str:
     """Return *seconds* for the table."""
     return f"{seconds * 1000:.3f} ms"
@@ -548,8 +385,6 @@ ROWS: Mapping[str, Callable[[Setting], AsyncIterator[Row]]] = {
     "growth": growth,
     "start": start,
     "batch": batch,
-    "memory": memory,
-    "writers": writers,
 }
 
 
