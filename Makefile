@@ -28,7 +28,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-lowest lowest-core lowest-integrations check fmt lock sizes smoke clean
+.PHONY: help setup demo test test-slow test-lowest check fmt lock sizes smoke clean
 
 help: ## List the targets; the times are for two cores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,15 +44,10 @@ test: $(INSTALLED_DEV) ## Run the tests on all cores (four minutes)
 test-slow: $(INSTALLED_DEV) ## Run all tests, the slow ones too, with many more generated examples (an hour)
 	@$(BIN)/pytest -n auto --dist=worksteal -m "slow or not slow" --hypothesis-profile=ci --timeout=1800 $(PYTEST_ARGS)
 
-# Twice: the integrations ask for newer versions of what the core uses than the core alone does.
-test-lowest: lowest-core lowest-integrations ## Run the tests with the oldest versions that pyproject.toml allows (ten minutes)
-
-lowest-core: EXTRA := test
-lowest-integrations: EXTRA := test-integrations
-lowest-core lowest-integrations:
-	$(call venv,.venv-$@)
-	$(call install,.venv-$@) --constraint constraints/$@.txt --editable '.[$(EXTRA)]'
-	.venv-$@/bin/pytest -n auto --dist=worksteal $(PYTEST_ARGS)
+test-lowest: ## Run the tests with the oldest versions that pyproject.toml allows (five minutes)
+	$(call venv,.venv-lowest)
+	$(call install,.venv-lowest) --constraint constraints/lowest.txt --editable '.[test-integrations]'
+	.venv-lowest/bin/pytest -n auto --dist=worksteal $(PYTEST_ARGS)
 
 check: $(INSTALLED_DEV) ## Check format, lint, types, floors, constraints and budgets (a minute)
 	$(BIN)/ruff format --check .
@@ -75,8 +70,7 @@ COMPILE = $(LOCKING) pip compile --quiet --upgrade --universal --python-version 
 lock: $(LOCKING) ## Renew the versions in constraints/ (ten seconds)
 	$(COMPILE) --extra dev --output-file constraints/dev.txt
 	$(COMPILE) --extra test --constraint constraints/dev.txt --output-file constraints/core.txt
-	$(COMPILE) --extra test --resolution lowest-direct --output-file constraints/lowest-core.txt
-	$(COMPILE) --extra test-integrations --resolution lowest-direct --output-file constraints/lowest-integrations.txt
+	$(COMPILE) --extra test-integrations --resolution lowest-direct --output-file constraints/lowest.txt
 
 sizes: $(INSTALLED_DEV) ## Print the sizes of the source beside their budgets, and the calls of one result
 	@$(BIN)/python scripts/sizes.py
@@ -90,11 +84,11 @@ smoke: ## Check that the package works when installed on its own (20 seconds)
 	$(call venv,$(SMOKE))
 	$(call install,$(SMOKE)) --constraint constraints/core.txt .
 	$(SMOKE)/bin/buoyline --help > /dev/null
-	$(SMOKE)/bin/buoyline preview LICENSE > /dev/null
+	$(SMOKE)/bin/buoyline demo > /dev/null
 	rm -rf $(SMOKE)
 
 clean: ## Remove caches and build results; .venv stays
-	rm -rf $(SMOKE) .venv-lowest-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(SMOKE) .venv-lowest build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./$(VENV) -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:

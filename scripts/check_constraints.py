@@ -19,8 +19,7 @@ from packaging.utils import canonicalize_name
 FILES = {
     "core.txt": "test",
     "dev.txt": "dev",
-    "lowest-core.txt": "test",
-    "lowest-integrations.txt": "test-integrations",
+    "lowest.txt": "test-integrations",
 }
 
 _PIN = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[A-Za-z0-9.!+]+)( ; .+)?")

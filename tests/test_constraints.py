@@ -38,17 +38,6 @@ def test_a_bound_above_the_locked_version_is_a_problem(checkout: Path) -> None:
     assert all("click" in line for line in problems)
 
 
-def test_a_new_requirement_of_an_extra_of_an_extra_is_a_problem(checkout: Path) -> None:
-    _edit(checkout / "pyproject.toml", '"strands-agents>=', '"a-new-package", "strands-agents>=')
-
-    problems = list(problems_of(checkout))
-
-    assert problems == [
-        "constraints/dev.txt: a-new-package is missing",
-        "constraints/lowest-integrations.txt: a-new-package is missing",
-    ]
-
-
 @pytest.mark.parametrize(
     "line", ["--index-url https://index.example/simple", "click @ https://files.example/click.whl"]
 )
@@ -57,9 +46,3 @@ def test_an_option_or_an_address_is_a_problem(checkout: Path, line: str) -> None
     path.write_text(f"{path.read_text(encoding='utf-8')}{line}\n", encoding="utf-8")
 
     assert list(problems_of(checkout)) == [f"constraints/core.txt: {line!r} is no version of a package"]
-
-
-def test_a_version_that_differs_between_core_and_dev_is_a_problem(checkout: Path) -> None:
-    _edit(checkout / "constraints/core.txt", "\nclick==", "\nclick==9")
-
-    assert len(list(problems_of(checkout))) == 1
