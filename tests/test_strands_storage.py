@@ -1,4 +1,4 @@
-"""`WorkspaceStorage` in both of its forms, with Strands' own offloader and agent around it."""
+"""`WorkspaceStorage` with Strands' own offloader and agent around it."""
 
 import asyncio
 import inspect
@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +14,22 @@ import pytest
 
 pytest.importorskip("strands", reason="strands-agents is an extra for tests")
 
-from hypothesis import given
 from hypothesis import strategies as st
 from strands import Agent, tool
 from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
 from strands.sandbox.posix_shell import PosixShellSandbox
 from strands.sandbox.types import ExecutionResult
 from strands.session.file_session_manager import FileSessionManager
-from strands.storage import Storage
-from strands.types.exceptions import StorageError as StrandsStorageError
 from strands.vended_plugins.context_offloader import ContextOffloader
 from strands.vended_plugins.context_offloader import FileStorage as TheirFileStorage
 from strands.vended_plugins.context_offloader import InMemoryStorage as TheirInMemoryStorage
 from strands.vended_plugins.context_offloader import Storage as OffloaderStorage
-from strands.vended_plugins.context_offloader.plugin import _frame_content
 from strands_model import ScriptedModel, call
 
 from buoyline import LocalWorkspace, MemoryWorkspace
 from buoyline.errors import ConfigError, CorruptError
 from buoyline.integrations.strands import FileStorage, InMemoryStorage, WorkspaceOffloader, WorkspaceStorage
-from buoyline.integrations.strands.history import session_named, session_of
-from buoyline.integrations.strands.storage import framed, unframed
+from buoyline.integrations.strands.history import session_of
 from buoyline.lookups import grep, lookup_tools
 from buoyline.workspace import layout
 
@@ -71,8 +65,7 @@ def on_disk(tmp_path: Path, **settings: Any) -> WorkspaceStorage:
     return WorkspaceStorage(tmp_path / "w", **settings)
 
 
-def test_it_is_a_storage_of_both_of_strands_forms(storage: WorkspaceStorage) -> None:
-    assert isinstance(storage, Storage)
+def test_it_is_a_storage_of_strands_offloader(storage: WorkspaceStorage) -> None:
     assert isinstance(storage, OffloaderStorage)
 
 
@@ -204,14 +197,6 @@ async def test_another_session_and_another_agent_reach_nothing(tmp_path: Path) -
 ids = st.text("ab-~", max_size=6) | st.sampled_from(["default", "s1", "s1--default"]) | st.text(max_size=4)
 
 
-@given(st.tuples(ids, ids), st.tuples(ids, ids))
-def test_no_two_agents_of_whatever_sessions_share_a_session_of_the_workspace(
-    one: tuple[str, str], other: tuple[str, str]
-) -> None:
-    """Joined by a dash, agent "c" of session "a-b" would have that of agent "b-c" of session "a"."""
-    assert (session_named(*one) == session_named(*other)) is (one == other)
-
-
 @pytest.mark.parametrize(
     ("session_id", "agent_id", "named"),
     [
@@ -236,9 +221,6 @@ async def test_two_agents_with_equal_ids_do_not_write_over_each_other(tmp_path: 
     references = [await one.store("call_0_0", b"X"), await two.store("call_0_0", b"Y")]
     assert await one.retrieve(references[0]) == (b"X", "text/plain")
     assert await two.retrieve(references[1]) == (b"Y", "text/plain")
-    await one.write("call_0_0", b"X")
-    await two.write("call_0_0", b"Y")
-    assert (await one.read("call_0_0"), await two.read("call_0_0")) == (b"X", b"Y")
 
 
 @pytest.mark.parametrize("key", ["../../etc/x", "a\\b", "", "a" * 300, "標" * 90, "nul\0", "/", "-rf", "CON"])
@@ -251,15 +233,11 @@ async def test_a_file_that_was_cut_is_told_from_what_was_stored(tmp_path: Path) 
     """Where a truncated file passes for the value, nobody learns of the loss."""
     storage = on_disk(tmp_path)
     text, picture = await storage.store("t", b"x" * 25_000), await storage.store("p", b"y" * 100, "image/png")
-    await storage.write("k", framed(b"z" * 25_000, "text/plain"))
-    (framed_file,) = (tmp_path / "w" / "storage" / "strands").glob("*.txt")
-    for path in (text, picture, framed_file):
+    for path in (text, picture):
         os.truncate(path, 50)
     for reference in (text, picture):
         with pytest.raises(CorruptError):
             await storage.retrieve(reference)
-    with pytest.raises(StrandsStorageError, match="not what was written"):
-        await storage.read("k")
 
 
 async def test_a_file_that_is_gone_is_a_key_error(tmp_path: Path) -> None:
@@ -350,10 +328,7 @@ async def test_what_is_redacted_reaches_no_file(content_type: str, tmp_path: Pat
     workspace = LocalWorkspace(tmp_path / "w", redact=lambda text: text.replace("hunter2", "***"))
     storage = WorkspaceStorage(workspace)
     reference = await storage.store("hunter2", b"key: hunter2", content_type)
-    await storage.write("a/hunter2", framed(b"key: hunter2", content_type))
-    await storage.write("b", b"key: hunter2")
     assert await storage.retrieve(reference) == (b"key: ***", content_type)
-    assert await storage.read("a/hunter2") == framed(b"key: ***", content_type)
     for path in (tmp_path / "w").rglob("*"):
         assert "hunter2" not in path.name
         assert path.is_dir() or b"hunter2" not in path.read_bytes()
@@ -362,138 +337,6 @@ async def test_what_is_redacted_reaches_no_file(content_type: str, tmp_path: Pat
 def test_something_else_than_a_workspace_is_refused() -> None:
     with pytest.raises(ConfigError, match="neither a workspace nor the path of one"):
         WorkspaceStorage(5)  # type: ignore[arg-type]
-
-
-# --- the unified form ---
-
-
-@given(st.binary(max_size=40))
-def test_a_frame_is_taken_off_and_put_back_to_the_byte(data: bytes) -> None:
-    content_type, content = unframed(data)
-    assert (framed(content, content_type) if content_type else content) == data
-
-
-@given(st.binary(max_size=40), st.sampled_from([kind for _, kind, _ in KINDS]))
-def test_frames_are_those_of_strands(content: bytes, content_type: str) -> None:
-    data = _frame_content(content, content_type)
-    assert framed(content, content_type) == data
-    assert unframed(data) == (content_type, content)
-
-
-async def test_framed_content_is_a_file_that_cat_and_grep_read(tmp_path: Path) -> None:
-    storage = on_disk(tmp_path)
-    data = _frame_content(b'{"users": [\n  "Alice"\n]}\n', "application/json")
-    await storage.namespace("offloads").write("tooluse_1_0", data)
-    found = subprocess.run(
-        ["/usr/bin/env", "grep", "-rn", "Alice", "--include=*.json", "."],
-        cwd=tmp_path / "w",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert found.stdout.endswith('.json:2:  "Alice"\n')
-    (path,) = (tmp_path / "w").glob("storage/strands/*.json")
-    assert path.read_bytes() == b'{"users": [\n  "Alice"\n]}\n'
-    assert await storage.namespace("offloads").read("tooluse_1_0") == data
-
-
-async def test_a_key_that_is_written_over_leaves_one_file(tmp_path: Path) -> None:
-    storage = on_disk(tmp_path)
-    for data in (b"raw", framed(b"text", "text/plain"), framed(b"{}", "application/json"), b"raw again"):
-        await storage.write("a/b", data)
-        assert await storage.read("a/b") == data
-        assert len([path for path in (tmp_path / "w/storage/strands").iterdir() if path.is_file()]) == 1
-    await storage.delete("a/b")
-    await storage.delete("a/b")
-    assert await storage.read("a/b") is None
-    assert [path.name for path in (tmp_path / "w/storage/strands").rglob("*") if path.is_file()] == []
-
-
-segments = st.text(st.characters(exclude_characters="/\\", exclude_categories=["Cs"]), min_size=1, max_size=4)
-keys = st.lists(segments.filter(lambda segment: segment != ".."), min_size=1, max_size=3).map("/".join)
-
-
-@given(st.dictionaries(keys, st.binary(max_size=8), max_size=5))
-def test_a_storage_is_a_mapping(entries: dict[str, bytes]) -> None:
-    async def run() -> None:
-        storage = WorkspaceStorage(MemoryWorkspace())
-        for key, data in entries.items():
-            await storage.write(key, data)
-        assert await storage.list("") == sorted(entries)
-        for key, data in entries.items():
-            assert await storage.read(f"//{key}/") == data
-
-    asyncio.run(run())
-
-
-@given(st.sets(keys, max_size=5))
-def test_every_key_is_read_back_from_the_name_of_its_file(found: set[str]) -> None:
-    names = {layout.entry_facts_name(key): key for key in found}
-    assert len(names) == len(found) == len({name.lower() for name in names})
-    assert all(len(name.encode()) <= 255 and "/" not in name for name in names)
-    assert {layout.entry_key(name) for name in names if not name.startswith("~")} <= found
-
-
-@pytest.mark.parametrize("key", ["", "/", "..", "a/../b", "a\\b"])
-async def test_a_key_that_leads_elsewhere_is_refused(storage: WorkspaceStorage, key: str) -> None:
-    with pytest.raises(StrandsStorageError):
-        await storage.write(key, b"1")
-
-
-async def test_namespaces_nest_and_see_only_what_is_theirs(storage: WorkspaceStorage) -> None:
-    inner = storage.namespace("a").namespace("/b/")
-    await inner.write("c", b"find me")
-    await storage.write("other", b"find me, too")
-    assert await inner.list("") == ["c"]
-    assert await storage.list("a/") == ["a/b/c"]
-    assert await storage.read("a/b/c") == b"find me"
-    assert [found.key for found in await inner.search("find")] == ["c"]
-    assert {found.key for found in await storage.search("find")} == {"a/b/c", "other"}
-
-
-async def test_a_very_long_key_is_listed_too(storage: WorkspaceStorage) -> None:
-    key = "a/" + "標" * 300
-    await storage.write(key, b"1")
-    assert await storage.list("a/") == [key]
-
-
-WRITES_FOR_EVER = """
-import asyncio, sys
-from buoyline.integrations.strands import WorkspaceStorage
-from buoyline.integrations.strands.storage import framed
-
-async def run():
-    storage = WorkspaceStorage(sys.argv[1])
-    print("ready", flush=True)
-    for number in range(1_000_000):
-        await storage.write("k", framed(bytes([65 + number % 26]) * 100_000, "text/plain"))
-
-asyncio.run(run())
-"""
-
-
-def test_a_writer_that_is_killed_leaves_a_whole_value(tmp_path: Path) -> None:
-    """Through Strands' own offloader its file storage is no longer atomic: six of six kills left a torn value."""
-    storage = on_disk(tmp_path)
-    asyncio.run(storage.write("k", framed(b"A" * 100_000, "text/plain")))
-    command = [sys.executable, "-c", WRITES_FOR_EVER, str(tmp_path / "w")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == b"ready\n"
-        seen = set[bytes]()
-        while len(seen) < 3:
-            seen.add(whole_letter(storage))
-        writer.kill()
-    assert whole_letter(on_disk(tmp_path))
-
-
-def whole_letter(storage: WorkspaceStorage) -> bytes:
-    """Return the one letter that the value consists of."""
-    data = asyncio.run(storage.read("k"))
-    assert data is not None
-    content = unframed(data).content
-    assert content == content[:1] * 100_000
-    return content[:1]
 
 
 STORES_MANY = """
@@ -566,8 +409,7 @@ def reference_in(messages: list[dict[str, Any]]) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("form", ["documented", "unified", "agent"])
-def test_strands_own_offloader_stores_in_a_workspace_and_retrieves_again(form: str, tmp_path: Path) -> None:
+def test_strands_own_offloader_stores_in_a_workspace_and_retrieves_again(tmp_path: Path) -> None:
     storage = on_disk(tmp_path)
     seen: list[str] = []
 
@@ -575,21 +417,13 @@ def test_strands_own_offloader_stores_in_a_workspace_and_retrieves_again(form: s
         seen.append(reference_in(messages))
         return [call("retrieve_offloaded_content", {"reference": seen[-1], "pattern": "line 2999"}, "call_2")]
 
-    ways: dict[str, dict[str, Any]] = {
-        "documented": {"plugins": [ContextOffloader(storage=storage)]},
-        "unified": {"plugins": [ContextOffloader(storage=storage.namespace("offloads"))]},
-        "agent": {"plugins": [ContextOffloader()], "storage": storage},
-    }
     model = ScriptedModel([[call("loud")], look, "done"])
-    agent = Agent(model=model, tools=[loud], callback_handler=None, **ways[form])
+    agent = Agent(model=model, tools=[loud], plugins=[ContextOffloader(storage=storage)], callback_handler=None)
     agent("go")
     answer = agent.messages[-2]["content"][0]["toolResult"]
     assert answer["status"] == "success"
     assert "> 3000| line 2999" in answer["content"][0]["text"]
-    if form == "unified":
-        assert seen == ["call_1_0"]
-    else:
-        assert Path(seen[0]).read_text(encoding="utf-8") == loud(lines=3_000)
+    assert Path(seen[0]).read_text(encoding="utf-8") == loud(lines=3_000)
 
 
 def test_references_in_a_session_that_goes_on_later_lead_to_their_files(tmp_path: Path) -> None:
@@ -624,28 +458,6 @@ def test_what_is_on_disk_is_never_evicted(tmp_path: Path) -> None:
     assert "line 0" in agent.messages[-2]["content"][0]["toolResult"]["content"][0]["text"]
 
 
-def test_several_agents_in_threads_may_share_one_storage(tmp_path: Path) -> None:
-    storage = on_disk(tmp_path)
-    failures: list[BaseException] = []
-
-    def run(number: int) -> None:
-        try:
-            model = ScriptedModel([[call("loud", {"lines": 3_000 + number})], "done"])
-            agent = Agent(model=model, tools=[loud], plugins=[ContextOffloader(storage)], callback_handler=None)
-            agent("go")
-            path = Path(reference_in(cast_messages(agent)[:3]))
-            assert path.read_text(encoding="utf-8").endswith(f"line {2_999 + number}\n")
-        except BaseException as error:  # noqa: BLE001 - told below, in the test's own thread
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-
-
 # --- without Strands ---
 
 
@@ -657,12 +469,6 @@ def test_without_strands_one_line_names_the_extra(tmp_path: Path) -> None:
     last = found.stderr.strip().splitlines()[-1]
     assert last.endswith("buoyline.integrations.strands needs the extra 'strands'")
     assert found.stderr.count("Traceback") == 1
-
-
-def test_buoyline_itself_imports_no_framework() -> None:
-    code = "import sys, buoyline; print({'strands', 'agentscope', 'boto3'} & set(sys.modules))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "set()"
 
 
 # Within a sandbox.

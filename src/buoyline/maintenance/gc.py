@@ -159,7 +159,7 @@ _UNLOCKED_GRACE_S = 60 * 60
 _LONGEST_S = 1e9
 _BLOCKING = frozenset({"format", "owner", "file-type", "unreadable", "missing-file", "short-file", "bad-record", "gap"})
 """After such damage it is not known which blobs a session refers to, now or once it is restored from a copy."""
-_WITHOUT_REFERENCES = (f"{layout.DATA}/", f"{layout.LOCKS}/", f"{layout.ENTRIES}/")
+_WITHOUT_REFERENCES = (f"{layout.DATA}/", f"{layout.LOCKS}/")
 
 Progress = Callable[[int], None]
 """Called with the number of bytes read since the last call."""

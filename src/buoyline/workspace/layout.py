@@ -10,7 +10,6 @@ import unicodedata
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import unquote_to_bytes
 
 from buoyline.errors import InvalidNameError
 
@@ -32,12 +31,6 @@ SEARCH: Final = ".search"
 """A cache of searches: nothing in it is needed, and it is removed with a session."""
 
 SEARCH_INDEX: Final = ".search/words.sqlite"
-
-ENTRIES: Final = "storage"
-"""Entries of frameworks under their own keys, one directory a scope."""
-
-ENTRY_FACTS: Final = ".facts"
-"""Within the directory of a scope: the facts of each key, one file a key."""
 
 RELEASED_FILE: Final = "data/.released.jsonl"
 """Blobs of removed sessions that gc keeps for a later run."""
@@ -71,8 +64,6 @@ _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _SPELLED = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9_-])?")
 _DOCUMENT = re.compile(r"[a-z0-9][a-z0-9_-]{0,48}")
 _SLUG_CHARS = 40
-_FACT_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
-_MAX_FACTS_CHARS = 200
 
 _EXTENSIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -134,9 +125,8 @@ _REFERENCE = re.compile(r"workspace:///(data/[0-9a-f]{64}\.[a-z0-9]{1,8})")
 def encode_id(identifier: str) -> str:
     """Return a part of a file name that depends on *identifier* alone and that no other id has on any file system.
 
-    It names scopes and keys under ``storage/``, and a session whose plain id is taken or cannot be a name. Any text has
-    a name, the empty one included: models and providers choose it, and refusing one would refuse the result that came
-    with it.
+    It names a session whose plain id is taken or cannot be a name. Any text has a name, the empty one included: models
+    and providers choose it, and refusing one would refuse the result that came with it.
 
     There are three classes, which the name alone reveals. A plain lower-case id is its own name. An id with capitals or
     inner dots is followed by ``~`` and 8 base32 characters (40 bits) of its hash. Every other id becomes a readable
@@ -287,49 +277,6 @@ def blob_behind(reference: str) -> str | None:
     """Return the blob's workspace-relative name; None if *reference* is not one of ours."""
     match = _REFERENCE.fullmatch(reference)
     return match[1] if match else None
-
-
-def entries_directory(scope: str) -> str:
-    """Return the workspace-relative directory of the entries of *scope*.
-
-    Raises:
-        InvalidNameError: See `session_directories`.
-    """
-    session_directories(scope)
-    return f"{ENTRIES}/{encode_id(scope)}"
-
-
-def entry_name(key: str, sha256: str, media_type: str) -> str:
-    """Return the name, within its scope, of the content under *key* that has the hash *sha256*."""
-    essence = media_type.split(";", maxsplit=1)[0].strip().lower()
-    digest = _base32(bytes.fromhex(sha256))[:16]
-    return f"{encode_id(key)}~{digest}.{_EXTENSIONS.get(essence, 'bin')}"
-
-
-def entry_facts_name(key: str) -> str:
-    """Return the name of the file with the facts of *key*: the key itself, encoded reversibly.
-
-    For an empty or too long key, it is the key's hash.
-    """
-    spelled = "".join(_fact_char(char) for char in key)
-    if 0 < len(spelled) <= _MAX_FACTS_CHARS:
-        return f"{spelled}.json"
-    return f"~{_base32_hash(key.encode('utf-8', 'surrogatepass'))}.json"
-
-
-def entry_key(facts_name: str) -> str | None:
-    """Return the key whose facts are in a file of this name; None if only the file contains it."""
-    if facts_name.startswith("~"):
-        return None
-    spelled = facts_name.removesuffix(".json")
-    return unquote_to_bytes(spelled).decode("utf-8", "surrogatepass")
-
-
-def _fact_char(char: str) -> str:
-    """Encode one character; capitals, too, since some file systems ignore case."""
-    if char in _FACT_CHARS:
-        return char
-    return "".join(f"%{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
 def document_name(name: object) -> str:

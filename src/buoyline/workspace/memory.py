@@ -99,7 +99,7 @@ class MemoryWorkspace(TreeWorkspace["EvictingTree"]):
     def clear(self) -> None:
         """Remove everything that is held, of all sessions."""
         with self._tree.mutex:
-            for above in (layout.SESSIONS, layout.DATA, layout.ENTRIES):
+            for above in (layout.SESSIONS, layout.DATA):
                 for name in self._tree.names(above):
                     self._tree.remove(f"{above}/{name}")
             self._tree.forget()

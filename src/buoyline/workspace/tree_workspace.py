@@ -28,7 +28,6 @@ from buoyline.workspace import layout
 from buoyline.workspace.archive import Archive
 from buoyline.workspace.batches import located
 from buoyline.workspace.blobs import Blobs, with_data_tags
-from buoyline.workspace.entries import StoredEntries
 from buoyline.workspace.logs import NewMessages, Summaries, Window
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.references import LEAST_CHUNK_BYTES, holds, may_name_a_file, reference_in
@@ -489,17 +488,6 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
             CorruptError: ``workspace.json`` is not what was written.
         """
         check_workspace(self._tree)
-
-    def entries(self, scope: str) -> StoredEntries:
-        """Return the entries under keys in *scope*, beside the sessions. Raises `InvalidNameError`."""
-        return StoredEntries(
-            self._tree,
-            scope,
-            run=partial(self._run, f"entries {scope}"),
-            begin=self._open,
-            redaction=self._redaction,
-            lock_timeout_s=self._lock_timeout_s,
-        )
 
     @property
     def files(self) -> AnyTree:

@@ -1,11 +1,9 @@
 """A workspace as the storage of a Strands agent and of its context offloader, also under the names of Strands' own.
 
-Source: Strands' pages on the context offloader and its storage for ``store`` and ``retrieve``, and
-`strands.storage.Storage` for the unified form.
+Source: Strands' pages on the context offloader and its storage.
 """
 
 import asyncio
-import builtins
 import errno
 import logging
 import os
@@ -13,27 +11,19 @@ import posixpath
 import re
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine, Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
-from strands.storage.search.keyword import KeywordSearchStrategy
-from strands.storage.storage import (
-    _NAMESPACED,  # pyright: ignore[reportPrivateUsage] - how Strands knows that its prefix is not wanted again
-    StorageSearchResult,
-)
-from strands.types.exceptions import StorageError as StrandsStorageError
 from strands.vended_plugins.context_offloader import InMemoryStorage as TheirInMemoryStorage
 
-from buoyline.errors import BuoylineError, ConfigError, InvalidNameError, MessageError, NotFoundError, StorageError
+from buoyline.errors import ConfigError, InvalidNameError, MessageError, NotFoundError, StorageError
 from buoyline.integrations.strands.history import session_named
 from buoyline.messages import Json, Media, Text, ToolResult, spell
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.offloader import StoredResult
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace, layout
-from buoyline.workspace.entries import StoredEntries, StoredEntry
 from buoyline.workspace.journal import Record
 
 if TYPE_CHECKING:
@@ -113,109 +103,6 @@ def unframed(data: bytes) -> Framed:
     if len(data) < end or _CONTENT_TYPE.fullmatch(content_type) is None:
         return Framed("", data)
     return Framed(content_type.decode("ascii"), data[end:])
-
-
-# Strands' unified storage over the entries of a workspace.
-#
-# Source: `strands.storage.Storage` and its shipped backends for the keys: runs of ``/`` are one, none at either end,
-# and neither a backslash nor a ``..`` segment.
-
-
-class KeyedStorage:
-    """Bytes under keys, as Strands' subsystems and the unified form of its context offloader store them.
-
-    The offloader's frame is stored separately, so that the file holds the content alone and ``cat`` and ``grep`` work.
-    Overwriting a key is atomic and durable, and damage on disk is an error.
-    """
-
-    def __init__(self, entries: Callable[[], StoredEntries], prefix: str = "") -> None:
-        """Use the entries that *entries* returns at each call; keys begin with *prefix*."""
-        self._entries, self._prefix = entries, prefix
-        if prefix:
-            self._namespaced = _NAMESPACED
-
-    async def write(self, key: str, data: bytes) -> None:
-        """Store *data* under *key*, in place of earlier data.
-
-        Raises:
-            strands.types.exceptions.StorageError: *key* cannot be one, or the workspace refused.
-        """
-        content_type, content = unframed(bytes(data))
-        with _as_theirs("write", key):
-            await self._entries().write(self._key(key), StoredEntry(content, content_type, content_type))
-
-    async def read(self, key: str) -> bytes | None:
-        """Return the bytes under *key*; None if there are none.
-
-        Raises:
-            strands.types.exceptions.StorageError: *key* cannot be one, or the data is not as it was written.
-        """
-        with _as_theirs("read", key):
-            found = await self._entries().read(self._key(key))
-        if found is None:
-            return None
-        return framed(found.content, found.frame) if found.frame else found.content
-
-    async def delete(self, key: str) -> None:
-        """Remove *key*, if it is there.
-
-        Raises:
-            strands.types.exceptions.StorageError: *key* cannot be one, or the workspace refused.
-        """
-        with _as_theirs("delete", key):
-            await self._entries().delete(self._key(key))
-
-    async def list(self, query: str = "") -> builtins.list[str]:
-        """Return the keys that begin with *query*, sorted.
-
-        Raises:
-            strands.types.exceptions.StorageError: *query* cannot be one, or the workspace refused.
-        """
-        prefix = f"{self._prefix}{_checked_key(query).lstrip('/')}"
-        with _as_theirs("list", query):
-            keys = await self._entries().keys(prefix)
-        return [key.removeprefix(self._prefix) for key in keys]
-
-    async def search(self, query: str) -> builtins.list[StorageSearchResult]:
-        """Return the keys whose data has words of *query*, best first, ranked as by Strands' own storages."""
-        return await KeywordSearchStrategy().search(self, query)
-
-    def namespace(self, prefix: str) -> "KeyedStorage":
-        """Return a view of the keys below *prefix*.
-
-        Raises:
-            strands.types.exceptions.StorageError: *prefix* cannot be one.
-        """
-        below = _checked_key(prefix).strip("/")
-        return KeyedStorage(self._entries, f"{self._prefix}{below}/" if below else self._prefix)
-
-    def for_sandbox(self, sandbox: object) -> "KeyedStorage":  # noqa: ARG002 - the interface passes it
-        """Return the storage itself: files are on the host, whatever the sandbox of the agent's commands."""
-        return self
-
-    def _key(self, key: str) -> str:
-        checked = _checked_key(key).strip("/")
-        if not checked:
-            raise StrandsStorageError("Storage key must not be empty")
-        return f"{self._prefix}{checked}"
-
-
-@contextmanager
-def _as_theirs(action: str, key: str) -> Generator[None]:
-    """Raise our errors as Strands' own."""
-    try:
-        yield
-    except BuoylineError as error:
-        raise StrandsStorageError(f"Failed to {action} {key!r}: {error}") from error
-
-
-def _checked_key(key: str) -> str:
-    if "\\" in key:
-        raise StrandsStorageError(f"Invalid storage key {key!r}: backslashes are not allowed")
-    normalized = re.sub(r"/+", "/", key)
-    if ".." in normalized.split("/"):
-        raise StrandsStorageError(f"Invalid storage key {key!r}: '..' path segments are not allowed")
-    return normalized
 
 
 # References of a storage: a path, a bare file name, or one without extension.
@@ -324,12 +211,11 @@ def _checked_name(named: str) -> str | None:
 Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace
 
 
-class WorkspaceStorage(KeyedStorage):
+class WorkspaceStorage:
     """Stores content that a Strands agent offloads in a workspace, whole, durable and readable.
 
     ``ContextOffloader(storage=WorkspaceStorage("./workspace"))`` calls ``store`` and ``retrieve`` with each block; the
-    references that the model sees are paths for ``cat`` and ``grep``. ``Agent(storage=...)`` uses the unified form, and
-    so does the offloader with ``WorkspaceStorage(...).namespace("offloads")``.
+    references that the model sees are paths for ``cat`` and ``grep``.
 
     Plain text is a file of the session, where buoyline's lookups find it. Everything else is under ``data/`` by the
     hash of its bytes, with the extension of its type (``.bin`` for HTML and SVG, which run when they are opened). The
@@ -379,9 +265,8 @@ class WorkspaceStorage(KeyedStorage):
         layout.session_directories(self.session_id)
         self._sandbox = sandbox
         self._places: dict[str, Located] = {}
-        super().__init__(lambda: self.workspace.entries(self.session_id))
 
-    def for_sandbox(self, sandbox: "Sandbox") -> "WorkspaceStorage":  # type: ignore[override]
+    def for_sandbox(self, sandbox: "Sandbox") -> "WorkspaceStorage":
         """Return this storage if it was made for a sandbox, else one for *sandbox* on the same session."""
         return self if self._sandbox is not None else self._bound(self.session_id, sandbox)
 
@@ -649,7 +534,6 @@ class InMemoryStorage(WorkspaceStorage, TheirInMemoryStorage):
 if TYPE_CHECKING:
     from strands.vended_plugins.context_offloader import Storage as BlockStorage
 
-    _storage: type[Storage] = WorkspaceStorage
     _block_storage: type[BlockStorage] = WorkspaceStorage
 
 
