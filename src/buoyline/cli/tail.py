@@ -14,7 +14,6 @@ from buoyline.cli.options import existing_workspace, workdir_option
 from buoyline.cli.output import counted, local_time, print_answer, print_notices
 from buoyline.watching.events import (
     BatchArchived,
-    FileRemoved,
     ResultStored,
     SessionCreated,
     SessionRemoved,
@@ -31,7 +30,6 @@ _KINDS: Mapping[type[WorkspaceEvent], str] = MappingProxyType(
         BatchArchived: "messages_archived",
         ResultStored: "result_stored",
         SummaryWritten: "summary_written",
-        FileRemoved: "file_removed",
     }
 )
 # A file's time may be earlier than that of an event in it: it comes from another, coarser clock.
@@ -108,8 +106,6 @@ def _in_words(event: WorkspaceEvent) -> str:
         case SummaryWritten(n=n, first=first, end=end, source_tokens=source, tokens=tokens):
             place = f"{layout.SUMMARIES_FILE}:{n}"
             return f"summarised messages {first}-{end - 1}: {place} {source:,} tokens in {tokens:,}"
-        case FileRemoved(name=name):
-            return f"removed {name}"
         case SessionCreated():
             return "created the session"
         case SessionRemoved():

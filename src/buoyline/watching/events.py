@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 __all__ = [
     "BatchArchived",
-    "FileRemoved",
     "ResultStored",
     "SessionCreated",
     "SessionRemoved",
@@ -95,15 +94,4 @@ class SummaryWritten:
     time: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileRemoved:
-    """A file that buoyline keeps for a session is gone, while the session is still there; *name* is within it."""
-
-    session_id: str
-    name: str
-    time: str
-
-
-WorkspaceEvent: TypeAlias = (
-    SessionCreated | BatchArchived | ResultStored | SummaryWritten | FileRemoved | SessionRemoved
-)
+WorkspaceEvent: TypeAlias = SessionCreated | BatchArchived | ResultStored | SummaryWritten | SessionRemoved

@@ -1,4 +1,4 @@
-"""Follows one session: reads from its journal and its directory what happened since the last look."""
+"""Follows one session: reads from its journal what happened since the last look."""
 
 import errno
 import hashlib
@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from buoyline.errors import MessageError, StorageError
 from buoyline.messages.jsonl import is_array, is_object, parse
-from buoyline.messages.times import now
-from buoyline.watching.events import BatchArchived, FileRemoved, ResultStored, SummaryWritten, WorkspaceEvent
+from buoyline.watching.events import BatchArchived, ResultStored, SummaryWritten, WorkspaceEvent
 from buoyline.workspace import File, Files, layout
 from buoyline.workspace.files import Version, version_in
 from buoyline.workspace.index import is_of_a_kind
@@ -105,16 +104,6 @@ def _up_to_last_record(entries: list[JournalLine]) -> list[JournalLine]:
     return entries
 
 
-_FILES = frozenset(
-    {
-        layout.SESSION_FILE,
-        layout.CONTEXT_FILE,
-        layout.JOURNAL_FILE,
-        layout.TRANSCRIPT_FILE,
-        layout.SUMMARIES_FILE,
-        layout.WINDOW_FILE,
-    }
-)
 _COMMITTED_IN: Mapping[str, str] = {"batch": layout.CONTEXT_FILE, "summary": layout.SUMMARIES_FILE}
 _REPORTED = frozenset({"batch", "result", "summary"})
 _IGNORED_ERRNOS = frozenset(
@@ -144,7 +133,6 @@ class SessionFollower:
         self._is_catching_up = False
         self._seen: Version | None = None
         self._awaited: tuple[str, Version | None] | None = None
-        self._names = self._own_names()
         if last is not None and self._version(layout.JOURNAL_FILE) is not None:
             self._start(last)
 
@@ -184,16 +172,6 @@ class SessionFollower:
                 events.append(event)
         self._seen = None if has_more else version
         return events, has_more
-
-    def removals(self) -> list[WorkspaceEvent]:
-        """Return events for the files that were there at the last call and are not now.
-
-        If the whole directory is removed, there are none: that is an event of its own.
-        """
-        names = self._own_names()
-        gone = sorted(self._names - names) if names else []
-        self._names = names
-        return [FileRemoved(self.session_id, name, now()) for name in gone]
 
     def _committed(self, entries: Sequence[JournalLine], *, has_more: bool) -> Iterator[Record]:
         """Yield the records of *entries* and move behind them; stop before an incomplete one."""
@@ -302,10 +280,6 @@ class SessionFollower:
 
     def _version(self, file: str) -> Version | None:
         return version_in(self._files, self._name(file))
-
-    def _own_names(self) -> set[str]:
-        names = self._files.names(self.directory)
-        return {name for name in names if name in _FILES or layout.is_result_name(name) or layout.is_view_name(name)}
 
     def _name(self, file: str) -> str:
         return f"{self.directory}/{file}"

@@ -299,9 +299,6 @@ def _news(follower: SessionFollower) -> Iterator[list[WorkspaceEvent]]:
             events, has_more = follower.look()
         if events:
             yield events
-    with ignoring_foreign_files():
-        if removals := follower.removals():
-            yield removals
 
 
 def _last_write_s(files: Files, directory: str) -> float:
