@@ -144,6 +144,23 @@ def test_recorded_sessions_of_claude_code_read_as_others_have_converted_them(sha
         assert [result.text for result in one.results] == [result.text for result in other.results]
 
 
+def test_words_that_the_user_wrote_while_the_agent_worked_are_messages_and_abandoned_branches_are_none() -> None:
+    queued = {"type": "queued_command", "prompt": "And the tests.", "commandMode": "prompt"}
+    records = [
+        record("user", "Look.", uuid="u1", parentUuid=None),
+        record("assistant", [{"type": "text", "text": "Two files."}], uuid="u2", parentUuid="u1", message={"id": "m1"}),
+        record("user", "Delete them.", uuid="u3", parentUuid="u2"),
+        record("assistant", [{"type": "text", "text": "Gone."}], uuid="u4", parentUuid="u3", message={"id": "m2"}),
+        record("user", "Keep them.", uuid="u5", parentUuid="u2"),
+        {"type": "attachment", "attachment": queued, "uuid": "u6", "parentUuid": "u5"},
+        {"type": "attachment", "attachment": {**queued, "commandMode": "task-notification"}, "uuid": "u7"},
+    ]
+    found = read_recording(lines(records), "s.jsonl")
+    said = [detect(message).view(message).text for message in found.messages]
+    assert said == ["Look.", "Two files.", "Keep them.", "And the tests."]
+    assert found.skipped == {"message of an abandoned branch": 2, "attachment": 1}
+
+
 def test_without_a_workdir_a_replay_goes_to_a_temporary_workspace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from buoyline.errors import MessageError
-from buoyline.messages.dialect import blocks_of
+from buoyline.messages.dialect import blocks_of, kind_of, text_or_empty
 from buoyline.messages.jsonl import is_array, is_object, parse, spell
-from buoyline.messages.registry import detect, dialect_named
+from buoyline.messages.registry import detect
 
 # The session files of Claude Code, ``~/.claude/projects/<project>/<session>.jsonl``, as messages in Anthropic's form.
 #
 # Such a file holds one record a line. Most records are no message, and the blocks of one answer are spread over
-# several records, possibly with tool results between them. Anthropic documents no schema; this code follows recorded
-# sessions of the versions 2.1.7 to 2.1.29. The messages keep the order of the file, including abandoned branches.
+# several records, possibly with tool results between them. What the user wrote while the agent worked is in attachments
+# of the type ``queued_command``. Anthropic documents no schema; this code follows recorded sessions.
 
 _SPEAKERS = frozenset({"user", "assistant"})
 
@@ -39,23 +39,37 @@ class Recording:
 def read_claude_code(records: Sequence[object]) -> Recording:
     """Return the conversation in *records*; each message has only a role and its content.
 
-    The records of a sub-agent are skipped, unless the file has no others.
+    The records of a sub-agent are skipped, unless the file has no others. So is an abandoned branch: of two prompts
+    behind the same record, the older one and all that follows it.
 
     Raises:
         MessageError: The content of a message is neither text, a list, nor null.
     """
     objects = [record for record in records if is_object(record)]
     is_of_sub_agent = all(record.get("isSidechain") is True for record in objects if _is_message(record))
+    abandoned = _abandoned(objects)
     skipped = Counter({"lines without an object": len(records) - len(objects)})
     messages: list[dict[str, Any]] = []
     answers: dict[str, dict[str, Any]] = {}
     seen = set[str]()
     for record in objects:
-        kind = _reason_to_skip(record, seen, is_of_sub_agent=is_of_sub_agent)
-        if kind:
+        message = _message_in(record)
+        record_id = text_or_empty(record.get("uuid"))
+        kind = ""
+        if message is None:
+            kind = text_or_empty(record.get("type")) or "unknown"
+        elif record.get("isSidechain") is True and not is_of_sub_agent:
+            kind = "message of a sub-agent"
+        elif record.get("isApiErrorMessage") is True:  # Claude Code shows it to the user; no model has seen it
+            kind = "error of the API"
+        elif record_id in seen:  # a resumed session repeats records
+            kind = "repetition"
+        elif record_id in abandoned:
+            kind = "message of an abandoned branch"
+        if message is None or kind:
             skipped[kind] += 1
             continue
-        message = record["message"]
+        seen |= {record_id} - {""}
         answer_id, content = message.get("id"), message.get("content")
         found: dict[str, Any] = {"role": message.get("role"), "content": content}
         if not isinstance(answer_id, str) or message.get("role") != "assistant":
@@ -79,21 +93,32 @@ def _is_message(record: Mapping[str, Any]) -> bool:
     return "role" not in record and record.get("type") in _SPEAKERS and is_object(record.get("message"))
 
 
-def _reason_to_skip(record: Mapping[str, Any], seen: set[str], *, is_of_sub_agent: bool) -> str:
-    """Return the kind of a record that is no message of the conversation, else ``""``."""
-    if not _is_message(record):
-        kind = record.get("type")
-        return kind if isinstance(kind, str) and kind not in _SPEAKERS else "unknown"
-    if record.get("isSidechain") is True and not is_of_sub_agent:
-        return "message of a sub-agent"
-    if record.get("isApiErrorMessage") is True:  # Claude Code shows it to the user; no model has written or seen it
-        return "error of the API"
-    record_id = record.get("uuid")
-    if isinstance(record_id, str) and record_id in seen:  # a resumed session repeats records
-        return "repetition"
-    if isinstance(record_id, str):
-        seen.add(record_id)
-    return ""
+def _message_in(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if _is_message(record):
+        return dict(record["message"])
+    queued = record.get("attachment")
+    if is_object(queued) and queued.get("type") == "queued_command" and queued.get("commandMode", "prompt") == "prompt":
+        return {"role": "user", "content": queued.get("prompt")}
+    return None
+
+
+def _abandoned(records: Sequence[Mapping[str, Any]]) -> set[object]:
+    """Return the ids of the records in abandoned branches."""
+    newest: dict[str, object] = {}
+    gone = set[object]()
+    for record in records:
+        message, parent = _message_in(record), record.get("parentUuid")
+        if not isinstance(parent, str) or message is None or message.get("role") != "user":
+            continue
+        blocks = blocks_of(message.get("content"))
+        if not any(kind_of(block) == "tool_result" for block in blocks):
+            before = newest.get(parent, record.get("uuid"))
+            gone |= {before} - {record.get("uuid")}
+            newest[parent] = record.get("uuid")
+    for record in records:
+        if record.get("parentUuid") in gone:
+            gone.add(record.get("uuid"))
+    return gone
 
 
 _EXPECTED = (
@@ -101,22 +126,21 @@ _EXPECTED = (
 )
 
 
-def read_recording(content: bytes, source: str, dialect: str | None = None) -> Recording:
+def read_recording(content: bytes, source: str) -> Recording:
     """Read a conversation: JSON lines, an array, an object with ``messages``, or a session file of Claude Code.
 
     The content decides the form. The ``system`` prompt of an object becomes the first message. The dialect of each
-    message is detected unless *dialect* is given. *source* is the name of the file, for errors.
+    message is detected. *source* is the name of the file, for errors.
 
     Raises:
-        MessageError: The file has none of these forms, or a value in it is no message of the dialect; the error names
-            the place, the expected form and the value.
-        ConfigError: There is no such dialect.
+        MessageError: The file has none of these forms, or a value in it is no message of a known dialect; the error
+            names the place, the expected form and the value.
     """
     values, unit = _values(content, source)
     form = {"line": "JSON lines", "message": "JSON array"}[unit]
     if unit == "line" and any(is_object(value) and _is_message(value) for value in values):
         session = read_claude_code(values)
-        _check(session.messages, f"{source}, message", dialect)
+        _check(session.messages, f"{source}, message")
         return session
     if len(values) == 1 and is_object(body := values[0]) and "role" not in body and "messages" in body:
         messages, system = body["messages"], body.get("system")
@@ -124,7 +148,7 @@ def read_recording(content: bytes, source: str, dialect: str | None = None) -> R
             raise MessageError(f"{source}: 'messages' must be a list of messages, not {type(messages).__name__}")
         values = [*([{"role": "system", "content": system}] if system else []), *messages]
         unit, form = "message", "JSON object with 'messages'"
-    _check(values, f"{source}, {unit}", dialect, first=1 if unit == "line" else 0)
+    _check(values, f"{source}, {unit}", first=1 if unit == "line" else 0)
     return Recording(values, form)
 
 
@@ -152,37 +176,13 @@ def _parsed(content: bytes, place: str) -> Any:
         raise MessageError(f"{place}: {error.reason}; {_EXPECTED}") from error
 
 
-def _check(messages: Sequence[Any], place: str, dialect: str | None, *, first: int = 0) -> None:
-    """Check that each message can be read and written, and that *dialect*, if given, sees all its calls and results.
-
-    Another dialect's calls and results would pass for text, and never be offloaded.
-    """
+def _check(messages: Sequence[Any], place: str, *, first: int = 0) -> None:
+    """Check that each message can be read and written."""
     if not messages:
         raise MessageError(f"{place.rpartition(',')[0]}: holds no messages; {_EXPECTED}")
     for number, message in enumerate(messages, first):
         try:
-            if dialect is None:
-                detect(message).view(message)
-            else:
-                _require_seen(message, dialect)
+            detect(message).view(message)
             spell(message)
         except MessageError as error:
             raise MessageError(f"{place} {number}: {error.reason}") from error
-
-
-def _require_seen(message: Any, dialect: str) -> None:
-    seen = dialect_named(dialect).view(message)
-    try:
-        other = detect(message)
-    except MessageError:
-        return  # the named dialect alone knows it
-    there = other.view(message)
-    if len(there.calls) > len(seen.calls):
-        missed = "tool call"
-    elif len(there.results) > len(seen.results):
-        missed = "tool result"
-    else:
-        return
-    raise MessageError(
-        f"has a {missed} of the dialect {other.name} that {dialect} does not see; name {other.name}, or none"
-    )
