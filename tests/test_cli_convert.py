@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 from buoyline import ContextWindow, LocalWorkspace
 from buoyline.cli import main
 
+CLIP = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
+
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -17,10 +19,11 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     workspace = LocalWorkspace(tmp_path_factory.mktemp("cli") / "workspace", durability="off")
 
     async def fill() -> None:
-        window = ContextWindow(session_id="s1", offloader=workspace, size=20_000)
+        window = ContextWindow(session_id="s1", offloader=workspace, size=60_000)
         await window.add({"role": "system", "content": "Be brief."})
         for n in range(10):
-            await window.add({"role": "user", "name": "ann", "content": f"question {n} " + "about tides " * 200})
+            text = {"type": "text", "text": f"question {n} " + "about tides " * 200}
+            await window.add({"role": "user", "name": "ann", "content": [text, CLIP]})
             await window.add({"role": "assistant", "content": f"answer {n}"})
         await window.compress(before=11)
 
@@ -33,13 +36,13 @@ def _run(workdir: Path, *args: str) -> Result:
 
 
 def test_the_context_is_printed_a_message_a_line_and_losses_go_to_stderr(workdir: Path) -> None:
-    found = _run(workdir, "s1", "--to", "bedrock")
+    found = _run(workdir, "s1", "--to", "anthropic")
     assert found.exit_code == 0
     messages = [json.loads(line) for line in found.stdout.splitlines()]
-    assert messages[-1] == {"role": "assistant", "content": [{"text": "answer 9"}]}
+    assert messages[-1] == {"role": "assistant", "content": "answer 9"}
     assert "question 3" in json.dumps(messages[0]), "the summary quotes it"
     assert "buoyline: system prompt: Be brief." in found.stderr
-    assert "name of the speaker: bedrock has no place for it" in found.stderr
+    assert "audio, audio/wav, 4 bytes: anthropic has no place for it" in found.stderr
 
 
 def test_the_whole_history_is_printed_on_demand(workdir: Path) -> None:
@@ -55,7 +58,8 @@ def test_all_of_it_is_one_json_value(workdir: Path) -> None:
     assert found["dialect"] == "anthropic"
     assert found["system"] == "Be brief."
     assert len(found["messages"]) == 20
-    assert {"message": 1, "what": "name of the speaker", "why": "anthropic has no place for it"} in found["losses"]
+    lost = {"message": 1, "what": "audio, audio/wav, 4 bytes", "why": "anthropic has no place for it"}
+    assert lost in found["losses"]
 
 
 def test_what_was_printed_can_be_replayed(workdir: Path, tmp_path: Path) -> None:
@@ -82,6 +86,6 @@ def test_a_session_without_a_window_is_answered_with_the_option_that_prints_it(t
 
 
 def test_equal_losses_are_one_line_with_their_number(workdir: Path) -> None:
-    found = _run(workdir, "s1", "--to", "bedrock", "--all").stderr.splitlines()
-    (line,) = [line for line in found if "name of the speaker" in line]
-    assert line.startswith("buoyline: 10 messages from 1 on: name of the speaker: bedrock has no place for it")
+    found = _run(workdir, "s1", "--to", "anthropic", "--all").stderr.splitlines()
+    (line,) = [line for line in found if "audio" in line]
+    assert line.startswith("buoyline: 10 messages from 1 on: audio, audio/wav, 4 bytes: anthropic has no place for it")

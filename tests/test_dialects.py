@@ -109,7 +109,6 @@ def test_content_of_openai_is_read(content: Any, parts: tuple[Part, ...]) -> Non
         ({"type": "text"}, "text"),
         ({"type": "text", "text": None}, "text"),
         ({"type": "input_audio"}, "input_audio"),
-        ({"type": "file", "file": "a.pdf"}, "file"),
         ({"type": "refusal", "refusal": 1}, "refusal"),
     ],
 )
@@ -154,11 +153,23 @@ def test_a_custom_call_is_read_with_its_input() -> None:
     assert OPENAI.view(message).calls == (ToolCall("c", "f", "x"),)
 
 
-def test_the_call_and_the_result_of_old_messages_have_no_id() -> None:
-    call = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
-    result = {"role": "function", "name": "f", "content": "done"}
-    assert OPENAI.view(call).calls == (ToolCall("", "f", "{}"),)
-    assert OPENAI.view(result).results == (ToolResult("", "f", (Text("done"),)),)
+def test_messages_of_compatible_libraries_are_read_with_all_that_the_model_wrote() -> None:
+    langchain = {"name": "read", "args": {"path": "a"}, "id": "c1", "type": "tool_call"}
+    assert OPENAI.view({"role": "assistant", "content": "", "tool_calls": [langchain]}).calls == (
+        ToolCall("c1", "read", '{"path":"a"}'),
+    )
+    mistral = [{"type": "thinking", "thinking": [text_block("Hm."), text_block("So.")]}, text_block("Two.")]
+    message = {"role": "assistant", "content": mistral}
+    assert detect(message).view(message).parts == (Reasoning("Hm.\nSo."), Text("Two."))
+    assert OPENAI.with_content(message, [0, "(a stub)"])["content"] == [mistral[0], text_block("(a stub)")]
+    cohere = {"role": "assistant", "tool_plan": "I look.", "tool_calls": [langchain]}
+    assert OPENAI.view(cohere).parts[0] == Reasoning("I look.")
+    found = {"role": "tool", "tool_call_id": "c1", "content": [{"type": "document", "document": {"data": "7"}}]}
+    assert OPENAI.view(found).results[0].text == "7"
+    ollama = {"role": "assistant", "thinking": "Hm.", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+    assert OPENAI.view(ollama).parts == (Reasoning("Hm."), ToolCall("", "f", "{}"))
+    found = {"role": "tool", "tool_name": "f", "content": "7"}
+    assert OPENAI.view(found).results == (ToolResult("", "f", (Text("7"),)),)
 
 
 @pytest.mark.parametrize("calls", [None, "x", [None], [5], {}, []], ids=repr)
@@ -181,9 +192,6 @@ def test_a_spoken_answer_is_what_the_model_said_in_words() -> None:
     spoken = {"role": "assistant", "content": None, "audio": audio}
     assert OPENAI.view(spoken).text == "Seven fathoms."
     assert OPENAI.view({**spoken, "audio": {"id": "audio_1"}}).parts == ()
-    converted = convert([spoken], to="anthropic")
-    assert converted.messages == [{"role": "assistant", "content": "Seven fathoms."}]
-    assert [loss.what for loss in converted.losses] == ["audio"]
 
 
 def test_blocks_of_the_responses_api_are_read_as_those_of_chat() -> None:
@@ -205,9 +213,7 @@ def test_blocks_of_the_responses_api_are_read_as_those_of_chat() -> None:
     converted = convert([asked, answer], to="anthropic")
     assert converted.messages[0]["content"][1] == IMAGE
     assert converted.messages[1]["content"] == "7 fathoms"
-    kinds = ("input_text", "input_image", "input_file", "output_text")
-    lost = [loss.what for loss in converted.losses if loss.what.startswith("block")]
-    assert lost == [f"block of type '{kind}'" for kind in kinds]
+    assert converted.losses == ()
 
 
 def test_reasoning_is_read_once_under_either_name() -> None:
@@ -244,11 +250,7 @@ def test_an_empty_result_has_no_text() -> None:
         ({"type": "tool_use"}, ToolCall("", "", "{}")),
         ({"type": "tool_use", "id": None, "name": None, "input": None}, ToolCall("", "", "null")),
         ({"type": "thinking", "thinking": "Hm.", "signature": "abc"}, Reasoning("Hm.")),
-        ({"type": "thinking", "thinking": None}, Reasoning("")),
-        (
-            {"type": "redacted_thinking", "data": "x"},
-            Opaque("redacted_thinking", '{"type":"redacted_thinking","data":"x"}'),
-        ),
+        ({"type": "redacted_thinking", "data": "x"}, Reasoning("", hidden="x")),
         (IMAGE, Media("image", "image/png", 8)),
         ({"type": "image", "source": {"type": "url", "url": "https://x/a"}}, Media("image", "", 0, "https://x/a")),
         ({"type": "image", "source": {"type": "file", "file_id": "f1"}}, Media("image", "", 0, "f1")),
@@ -306,8 +308,8 @@ def test_what_a_server_tool_does_is_no_call_that_waits_for_a_result() -> None:
 def test_a_message_with_a_block_that_only_anthropic_has_stays_the_same_object(block: dict[str, Any]) -> None:
     message = {"role": "assistant", "content": [text_block("See:"), block]}
     assert detect(message).name == "anthropic"
-    converted = convert([message], to="anthropic")
-    assert converted.messages[0] is message
+    converted = convert([{"role": "user", "content": "Look."}, message], to="anthropic")
+    assert converted.messages[1] is message
     assert not converted.losses
 
 
@@ -361,7 +363,7 @@ def test_what_holds_no_result_or_two_is_refused_as_a_result() -> None:
 
 
 def test_dialects_are_known_by_name() -> None:
-    names = ["agentscope", "anthropic", "bedrock", "openai"]
+    names = ["agentscope", "anthropic", "bedrock", "openai", "openai-responses"]
     assert list(dialect_names()) == names
     assert [dialect_named(name).name for name in dialect_names()] == names
 
@@ -509,7 +511,6 @@ def test_each_block_of_a_result_is_one_part_whatever_it_is() -> None:
         (OPENAI, {"type": "input_audio", "input_audio": {"data": PNG_BASE64, "format": "wav"}}, PNG),
         (OPENAI, {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PNG_BASE64}"}}, PNG),
         (ANTHROPIC, IMAGE, PNG),
-        (ANTHROPIC, {**IMAGE, "source": {**IMAGE["source"], "data": PNG_BASE64.replace("=", " \n")}}, PNG),
         (ANTHROPIC, {**IMAGE, "source": {**IMAGE["source"], "data": "?"}}, None),
         (ANTHROPIC, {**IMAGE, "source": {**IMAGE["source"], "data": ""}}, None),
         (OPENAI, {"type": "image_url", "image_url": {"url": "https://x/a.png"}}, None),

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from buoyline.errors import MessageError
 from buoyline.messages import spell
-from buoyline.messages.jsonl import is_array, is_object, parse, require_distinct_keys
+from buoyline.messages.jsonl import is_array, is_object, parse
 
 SEPARATORS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -171,18 +171,3 @@ def test_every_recorded_message_comes_back_equal(shared_data: Path) -> None:
         for line in path.read_bytes().split(b"\n"):
             if line:
                 assert parse(spell(json.loads(line))) == json.loads(line)
-
-
-@pytest.mark.parametrize(
-    ("value", "key"),
-    [({1: 2, "1": 3}, "1"), ({None: 1, "null": 2}, "null"), ({"a": [({"b": {True: 1, "true": 2}},)]}, "true")],
-)
-def test_an_object_whose_keys_are_one_in_json_is_refused(value: dict[object, object], key: str) -> None:
-    assert parse(spell(value)) != value
-    with pytest.raises(MessageError, match=f"the key '{key}' is there twice"):
-        require_distinct_keys(value)
-
-
-@given(st.recursive(st.none() | st.text(max_size=5), lambda inner: st.dictionaries(st.text(max_size=5), inner)))
-def test_an_object_with_text_keys_is_taken(value: object) -> None:
-    require_distinct_keys(value)

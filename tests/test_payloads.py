@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from buoyline.errors import MessageError
 from buoyline.messages.payloads import Reference, payloads_in, put_back, take_out
 
 PAYLOAD = b"\x89PNG\r\n\x1a\n"
@@ -205,14 +206,15 @@ def test_text_that_merely_looks_like_a_payload_stays(value: Any) -> None:
     assert take_out(value, Store().put) == (value, ())
 
 
-def test_a_payload_is_found_however_deeply_it_is_nested() -> None:
+def test_a_payload_is_found_deep_in_a_message_and_one_nested_deeper_than_the_stack_is_refused() -> None:
     value: Any = {"url": f"data:image/png;base64,{BASE64}"}
-    for _ in range(3_000):
+    for _ in range(100):
         value = [value]
     store = Store()
     without, references = take_out(value, store.put)
-    assert len(references[0].at) == 3_001
-    restored = put_back(without, references, store.get)
-    for _ in range(3_000):
-        (restored,) = restored
-    assert restored == {"url": f"data:image/png;base64,{BASE64}"}
+    assert len(references[0].at) == 101
+    assert put_back(without, references, store.get) == value
+    for _ in range(30_000):
+        value = [value]
+    with pytest.raises(MessageError, match="nested more deeply"):
+        take_out(value, store.put)

@@ -176,7 +176,7 @@ def test_a_message_that_it_cannot_write_whole_is_not_rewritten_silently() -> Non
 
 def test_a_name_that_is_taken_or_no_word_is_refused() -> None:
     register_dialect(HARBOUR)  # once more is no harm
-    assert dialect_names() == ["agentscope", "anthropic", "bedrock", "harbour", "openai"]
+    assert dialect_names() == ["agentscope", "anthropic", "bedrock", "harbour", "openai", "openai-responses"]
 
     class Other(Harbour):
         pass
@@ -195,7 +195,7 @@ async def test_without_it_a_session_is_refused_with_the_dialects_that_are_known(
         await window.add(message)
     await window.prepare()
     unregister_dialect("harbour")
-    with pytest.raises(MessageError, match=r"known dialect \(agentscope, anthropic, bedrock, openai\)"):
+    with pytest.raises(MessageError, match=r"known dialect \(agentscope, anthropic, bedrock, openai"):
         await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")
     with pytest.raises(ConfigError, match="'harbour' is not known"):
         ContextWindow(session_id="s2", offloader=LocalWorkspace(tmp_path), size=3_000, dialect="harbour")

@@ -12,7 +12,6 @@ import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -21,7 +20,6 @@ from buoyline.messages.dialect import (
     Dialect,
     blocks_of,
     has_known_role,
-    kind_of,
     media,
     plain_fields,
     role_of,
@@ -29,14 +27,11 @@ from buoyline.messages.dialect import (
     speaker_of,
     text_of,
     text_or_empty,
-    turns_of,
 )
 from buoyline.messages.formats import base64_of
 from buoyline.messages.jsonl import is_array, is_object, spell
 from buoyline.messages.losses import Losses
 from buoyline.messages.model import (
-    CachePoint,
-    Json,
     Media,
     Message,
     Note,
@@ -45,10 +40,10 @@ from buoyline.messages.model import (
     Reasoning,
     ResultPart,
     Role,
-    Text,
     ToolCall,
     ToolResult,
     Turn,
+    join_texts,
     text_in,
 )
 
@@ -57,21 +52,14 @@ _RESULT_FIELDS = frozenset({"type", "id", "name", "output"})
 _OWN_BLOCKS: Mapping[str, str] = {"tool_call": "input", "tool_result": "output", "data": "source", "hint": "hint"}
 """Types of block that are unmistakable, each with a field that it must have."""
 
-_BOOKKEEPING: Final = frozenset({"id", "created_at", "finished_at", "usage", "finished_reason"})
-"""AgentScope's own records about a message or block; a message's are one loss."""
-
 _FAILED = frozenset({"error", "denied", "interrupted"})
 _NO_TIME: Final = "1970-01-01T00:00:00"
-_EMPTY: Final = Text("")
 
 
 class AgentScope(Dialect):
     """Messages as AgentScope's agents hold them in ``agent.state.context``."""
 
     name = "agentscope"
-    names_results = True
-    model_sends_media = True
-    names_media = True
 
     def detects(self, message: object) -> bool:
         """Return whether *message* is a `Msg`, or an object with its fields or with a block that only it has."""
@@ -85,7 +73,7 @@ class AgentScope(Dialect):
     def view(self, message: Any) -> Message:
         """Read *message*: one with only results reads as role ``tool``, one with only hints as role ``user``.
 
-        Each block of a hint is a part of its own, and its texts are notes. A name that repeats the role is dropped.
+        The texts of a hint are one note. A name that repeats the role is dropped.
         See `Dialect.view`.
         """
         found = plain_fields(message)
@@ -93,7 +81,7 @@ class AgentScope(Dialect):
         content = blocks_of(found.get("content"))
         held = _field(message, "content")
         natives = content if is_object(message) or not is_array(held) else held
-        parts = tuple(part for pair in zip(content, natives, strict=True) for part in _parts(*pair))
+        parts = tuple(map(_part, content, natives))
         name = text_or_empty(found.get("name"))
         only_hints = bool(content) and all(_field(block, "type") == "hint" for block in content)
         speaker: Role = "user" if only_hints else speaker_of(role, parts)
@@ -131,23 +119,11 @@ class AgentScope(Dialect):
 
     def with_content(self, message: Any, blocks: Blocks) -> Any:
         """Return a copy of *message* whose content consists of *blocks*; a text that replaces a hint is a hint."""
-        content = list(_field(message, "content"))
-        # For each part of the view, the number of its block, and its number within the block.
-        places: list[tuple[int, int]] = []
-        for place, block in enumerate(content):
-            hint = _field(block, "hint") if _field(block, "type") == "hint" else None
-            places += [(place, inner) for inner in range(len(hint) if is_array(hint) else 1)]
-        chosen: dict[int, list[tuple[int, str | int]]] = {place: [] for place, _ in places}
-        # A new text takes the place of the next part that is not kept.
-        kept, last = {block for block in blocks if isinstance(block, int)}, -1
-        for block in blocks if places else ():
-            free = (number for number in range(last + 1, len(places)) if number not in kept)
-            last = block if isinstance(block, int) else next(free, max(last, 0))
-            place, inner = places[last]
-            chosen[place].append((inner, block))
-        made = [new for place, old in enumerate(content) for new in _made(old, chosen.get(place))]
-        added = [] if places else [_said(message, block) for block in blocks if isinstance(block, str)]
-        return _changed(message, "content", made + added)
+        old = list(_field(message, "content"))
+        kept = {block for block in blocks if isinstance(block, int)}
+        free = (block for at, block in enumerate(old) if at not in kept)
+        made = [_said(next(free, message), block) if isinstance(block, str) else old[block] for block in blocks]
+        return _changed(message, "content", made)
 
     def user_message(self, text: str) -> Any:
         """Return a new user message: a `Msg` if AgentScope is loaded, else its JSON.
@@ -165,53 +141,31 @@ class AgentScope(Dialect):
         block |= {"state": "success", "metadata": {}, "created_at": now, "finished_at": now}
         return _built(_fields("assistant", "assistant", uuid.uuid4().hex, [block], now))
 
-    def read(self, message: Any, losses: Losses) -> list[Turn]:
-        """Read *message* whole; see `Dialect.read`."""
-        found = plain_fields(message)
-        role, content = role_of(found), blocks_of(found.get("content"))
-        if recorded := sorted(name for name in _BOOKKEEPING if found.get(name)):
-            losses.note(", ".join(recorded), f"accounts of AgentScope's; {losses.target} keeps none such")
-        name = text_or_empty(found.get("name"))
-        metadata: Mapping[str, Any] = held if is_object(held := found.get("metadata")) else {}
-        turns: list[Turn] = []
-        for speaker, parts in _runs(role, content, losses) or [(role, [])]:
-            named = name if speaker == role != name else ""
-            turns += turns_of(speaker, parts, losses, named, {} if turns else metadata)
-        return turns
-
-    def refuses_media(self, media: Media) -> str | None:
-        """Refuse media that have neither their bytes nor a URL."""
-        return None if media.payload is not None or "://" in media.source else "its bytes are elsewhere"
-
-    def refuses_reasoning(self, reasoning: Reasoning) -> None:
-        """Accept all reasoning."""
-
-    def joins(self, group: Sequence[Turn], turn: Turn) -> bool:
-        """Join results to their calls, and the model's next words to those."""
-        last, speaks = group[-1].role, turn.role
-        is_answer = speaks == "tool" and last in ("assistant", "tool")
-        goes_on = speaks == "assistant" and last == "tool" and group[0].role == "assistant"
-        same = not turn.metadata and (speaks == "tool" or turn.name == group[0].name)
-        return same and (is_answer or goes_on)
-
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[Any]:
-        """Write rounds of calls and results into one assistant message.
+        """Write rounds of calls and results, and the model's words behind them, into one assistant message.
 
         The same turns always give the same message: ids are hashes, and there is no time.
         """
         answered = {result.call_id for turn in turns for result in turn.results}
-        first = turns[0]
-        role = "assistant" if first.role == "tool" else first.role
-        content = [
-            _written(part, answered, losses.at(turn.number))
-            for turn in turns
-            for part in turn.parts
-            if not isinstance(part, CachePoint)
-        ]
-        message_id = _hash(f"{first.number} {role} {spell(content)}")
-        _identify(content, message_id)
-        fields = _fields(first.name or role, role, message_id, content, _NO_TIME)
-        yield self.from_json(fields | {"metadata": dict(first.metadata)})
+        names = {call.call_id: call.name for turn in turns for call in turn.calls}
+        replies: list[list[Turn]] = []
+        for turn in turns:
+            last = replies[-1][-1].role if replies else ""
+            is_answer = turn.role == "tool" and last in ("assistant", "tool")
+            if is_answer or (turn.role == "assistant" and last == "tool" and replies[-1][0].role == "assistant"):
+                replies[-1].append(turn)
+            else:
+                replies.append([turn])
+        for reply in replies:
+            first = reply[0]
+            role = "assistant" if first.role == "tool" else first.role
+            content = [_written(part, answered, losses.at(turn.number)) for turn in reply for part in turn.parts]
+            for block in content:
+                if block["type"] == "tool_result":
+                    block["name"] = block["name"] or names.get(block["id"], "")
+            message_id = _hash(f"{first.number} {role} {spell(content)}")
+            _identify(content, message_id)
+            yield self.from_json(_fields(first.name or role, role, message_id, content, _NO_TIME))
 
 
 def _field(value: Any, name: str) -> Any:
@@ -235,30 +189,27 @@ def _is_result(block: object) -> bool:
     return _field_names(block) >= _RESULT_FIELDS and _field(block, "type") == "tool_result"
 
 
-def _parts(block: object, native: object) -> Iterator[Part]:
+def _part(block: object, native: object) -> Part:
     if is_object(block):
         match block.get("type"):
             case "tool_call":
-                yield _call(block)
-                return
+                return _call(block)
             case "tool_result":
-                yield _result(block, None if native is block else native)
-                return
+                return _result(block, None if native is block else native)
             case "thinking":
-                texts = (block.get(key) for key in ("thinking", "signature", "redacted_thinking_data"))
-                yield Reasoning(*map(text_or_empty, texts))
-                return
+                keys = ("thinking", "signature", "redacted_thinking_data")
+                return Reasoning(*(text_or_empty(block.get(key)) for key in keys))
             case "hint" if isinstance(hint := block.get("hint"), str) or is_array(hint):
-                for part in map(_part, blocks_of(hint)):
-                    yield Note(part.text) if isinstance(part, Text) else part
-                return
+                texts = [*map(text_of, blocks_of(hint))]
+                said = [text for text in texts if text is not None]
+                return Note(join_texts(said)) if len(said) == len(texts) else Opaque("hint", spell(block))
             case _:
                 pass
-    yield _part(block)
+    return _inner_part(block)
 
 
-def _part(block: object) -> ResultPart:
-    """Read a block that a result or a hint may hold."""
+def _inner_part(block: object) -> ResultPart:
+    """Read a block that a result may hold."""
     if not is_object(block) or block.get("type") != "data" or not is_object(source := block.get("source")):
         return simple_part(block)
     media_type, name = text_or_empty(source.get("media_type")), block.get("name")
@@ -279,7 +230,7 @@ def _call(block: Mapping[str, Any]) -> ToolCall:
 
 
 def _result(block: Mapping[str, Any], native: Any = None) -> ToolResult:
-    parts = tuple(map(_part, blocks_of(block.get("output"))))
+    parts = tuple(map(_inner_part, blocks_of(block.get("output"))))
     call_id, name = text_or_empty(block.get("id")), text_or_empty(block.get("name"))
     return ToolResult(call_id, name, parts, is_error=block.get("state") in _FAILED, native=native)
 
@@ -306,22 +257,10 @@ def _with_output(result: Any, blocks: Blocks) -> Any:
     return _changed(result, "output", made)
 
 
-def _made(block: Any, chosen: Sequence[tuple[int, str | int]] | None) -> list[Any]:
-    """Return the blocks that replace *block* once its parts are *chosen*; None: it has no parts, and is kept."""
-    if chosen is None:
-        return [block]
-    hint = _field(block, "hint")
-    if _field(block, "type") != "hint":
-        return [_said(block, new) if isinstance(new, str) else block for _, new in chosen]
-    if not is_array(hint):
-        return [_changed(block, "hint", new) if isinstance(new, str) else block for _, new in chosen]
-    made = [_said(hint[inner], new) if isinstance(new, str) else hint[inner] for inner, new in chosen]
-    is_whole = len(made) == len(hint) and all(new is old for new, old in zip(made, hint, strict=True))
-    return [block] if is_whole else [_changed(block, "hint", made)] if made else []
-
-
-def _said(origin: Any, text: str) -> dict[str, Any]:
-    """Return a text block with the id of the block that it replaces, as AgentScope does when it cuts one."""
+def _said(origin: Any, text: str) -> Any:
+    """Return a text block with the id of the block that it replaces, as AgentScope does when it cuts one, or a hint."""
+    if _field(origin, "type") == "hint":
+        return _changed(origin, "hint", text)
     return _text_block(text, text_or_empty(_field(origin, "id")), text_or_empty(_field(origin, "created_at")))
 
 
@@ -342,59 +281,6 @@ def _built(fields: Mapping[str, Any]) -> Any:
     return dict(fields) if module is None else module.Msg.model_validate(fields)
 
 
-# Reading for a conversion: the same parts, in the order in which the model sees them.
-
-
-def _runs(role: Role, content: Sequence[Any], losses: Losses) -> list[tuple[Role, list[Part]]]:
-    """Return the parts by speaker. A hint between results waits until the last of them."""
-    runs: list[tuple[Role, list[Part]]] = []
-    hinted: list[Part] = []
-    for block in content:
-        if is_object(block) and block.get("type") == "hint":
-            losses.note("hint", "it is the user's now")
-            inner = (_read_content(one, losses) for one in blocks_of(block.get("hint")))
-            hinted += [one for one in inner if one != _EMPTY]
-            continue
-        part = _read_part(block, losses)
-        if part == _EMPTY:
-            continue
-        if hinted and not isinstance(part, ToolResult):
-            runs.append(("user", hinted))
-            hinted = []
-        if runs and runs[-1][0] == role:
-            runs[-1][1].append(part)
-        else:
-            runs.append((role, [part]))
-    return [*runs, ("user", hinted)] if hinted else runs
-
-
-def _read_part(block: Any, losses: Losses) -> Part:
-    match block:
-        case {"type": "tool_call"}:
-            return _call(block)
-        case {"type": "tool_result"}:
-            if block.get("metadata"):
-                losses.note("metadata of a result")
-            state = block.get("state", "success")
-            if state not in ("success", "error"):
-                losses.note(f"state {state!r} of a result", "results succeed or fail there")
-            inner = tuple(_read_content(one, losses) for one in blocks_of(block.get("output")))
-            return replace(_result(block), parts=inner)
-        case {"type": "thinking"}:
-            return next(_parts(block, block))
-        case _:
-            return _read_content(block, losses)
-
-
-def _read_content(block: Any, losses: Losses) -> ResultPart:
-    if text_of(block) is not None:
-        return _part(block)
-    part = _part(block)
-    if isinstance(part, Opaque):
-        return losses.foreign(kind_of(block))
-    return part
-
-
 # Writing.
 
 
@@ -413,18 +299,16 @@ def _written(part: Part, answered: set[str], losses: Losses) -> dict[str, Any]:
             named = {"type": "tool_result", "id": part.call_id, "name": part.name}
             return {**named, "output": output, "state": state, "metadata": {}}
         case Media():
-            return _written_data(part, losses)
+            if part.payload is None and "://" not in part.source:
+                return {"type": "text", "text": losses.left_out(part, "its bytes are elsewhere").text}
+            return _written_data(part)
         case _:
-            if isinstance(part, Json):
-                losses.note("JSON value", "it is text now")
             return {"type": "text", "text": text_in(part)}
 
 
-def _written_data(media: Media, losses: Losses) -> dict[str, Any]:
+def _written_data(media: Media) -> dict[str, Any]:
     media_type = media.media_type or mimetypes.guess_type(media.source.partition("?")[0])[0] or ""
     if not media_type or _kind(media_type) != media.kind:
-        if media_type:
-            losses.note(f"media type {media_type!r} of {media.kind}", "the type says what it is there")
         media_type = "application/octet-stream" if media.kind == "document" else f"{media.kind}/*"
     if media.payload is None:
         source = {"type": "url", "url": media.source, "media_type": media_type}

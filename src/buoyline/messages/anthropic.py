@@ -14,6 +14,7 @@ from buoyline.messages.dialect import (
     Dialect,
     blocks_of,
     fields,
+    is_blank,
     kind_of,
     media,
     own_fields,
@@ -22,16 +23,12 @@ from buoyline.messages.dialect import (
     role_of,
     simple_part,
     speaker_of,
-    text_of,
     text_or_empty,
-    turns_of,
 )
-from buoyline.messages.formats import base64_of, document_text, text_document
+from buoyline.messages.formats import base64_of, document_text
 from buoyline.messages.jsonl import is_array, is_object, spell
 from buoyline.messages.losses import Losses
 from buoyline.messages.model import (
-    CachePoint,
-    Json,
     Media,
     Message,
     Opaque,
@@ -46,7 +43,6 @@ from buoyline.messages.model import (
     text_in,
 )
 
-_CACHE: Final = "cache_control"
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PDF: Final = "application/pdf"
 _OWN_BLOCKS = frozenset(
@@ -67,7 +63,6 @@ class Anthropic(Dialect):
     name = "anthropic"
     alternates_roles = True
     has_system_messages = False
-    has_cache_points = True
 
     def detects(self, message: object) -> bool:
         """Return whether *message* holds a block that only this dialect has."""
@@ -122,45 +117,15 @@ class Anthropic(Dialect):
         """Return a new user message with one ``tool_result`` block, which has no place for the tool's name."""
         return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": text}]}
 
-    def read(self, message: Any, losses: Losses) -> list[Turn]:
-        """Read *message* whole; see `Dialect.read`."""
-        found = plain_fields(message)
-        parts = (part for block in blocks_of(found.get("content")) for part in _read_parts(block, losses))
-        return turns_of(role_of(found), parts, losses)
-
-    def refuses_media(self, media: Media) -> str | None:
-        """Refuse all but images and documents of certain types."""
-        if media.kind not in ("image", "document"):
-            return ""
-        if media.payload is None:
-            return None if media.source.startswith(("https://", "http://")) else "its bytes are elsewhere"
-        if media.kind == "image":
-            return None if media.media_type in _IMAGES else ""
-        return None if media.media_type == _PDF or document_text(media) is not None else ""
-
-    def refuses_reasoning(self, reasoning: Reasoning) -> str | None:
-        """Refuse reasoning without a signature, as Anthropic does."""
-        return None if reasoning.hidden or reasoning.signature else "it has no signature, and would be refused"
-
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[dict[str, Any]]:
-        """Write the user's text and the tools' results into one message, the model's turns into another."""
-        content: list[dict[str, Any]] = []
+        """Write one message for each turn; texts that are blank, which Anthropic refuses, are left out."""
         for turn in turns:
-            noted = losses.at(turn.number)
-            if turn.metadata:
-                noted.note("metadata")
-            if turn.name:
-                noted.note("name of the speaker")
-            for part in turn.parts:
-                if not isinstance(part, CachePoint):
-                    content.append(_written(part, noted))
-                elif not content or _CACHE in content[-1] or content[-1]["type"].endswith("thinking"):
-                    noted.note("cache point", "no block before it can hold it")
-                else:
-                    content[-1][_CACHE] = {"type": "ephemeral"} | ({"ttl": part.ttl} if part.ttl else {})
-        role = "assistant" if turns[0].role == "assistant" else "user"
-        is_text = len(content) == 1 and content[0].keys() == {"type", "text"}
-        yield {"role": role, "content": content[0]["text"] if is_text else content}
+            parts = [part for part in turn.parts if not is_blank(part)]
+            content = [block for part in parts for block in _written(part, turn.role, losses.at(turn.number))]
+            is_text = len(content) == 1 and content[0].keys() == {"type", "text"}
+            if content:
+                role = "assistant" if turn.role == "assistant" else "user"
+                yield {"role": role, "content": content[0]["text"] if is_text else content}
 
 
 def _block_type(block: object) -> str | None:
@@ -173,6 +138,8 @@ def _is_own(block: object) -> bool:
     kind = _block_type(block)
     if kind == "text":
         return "citations" in own_fields(block)
+    if kind == "thinking":  # Mistral's has a list there
+        return isinstance(own_fields(block).get("thinking"), str)
     return kind in _OWN_BLOCKS or (kind is not None and kind.endswith("_tool_result"))
 
 
@@ -184,8 +151,8 @@ def _part(block: object) -> Part:
                 return ToolCall(call_id, name, spell(block.get("input", {})))
             case "tool_result":
                 return _result(block)
-            case "thinking":
-                return Reasoning(text_or_empty(block.get("thinking")), text_or_empty(block.get("signature")))
+            case "thinking" | "redacted_thinking":
+                return Reasoning(*(text_or_empty(block.get(key)) for key in ("thinking", "signature", "data")))
             case "image" | "document" as kind:
                 return _media(kind, block)
             case "search_result" if is_array(block.get("content")) and (texts := _texts(block["content"])) is not None:
@@ -225,100 +192,63 @@ def _media(kind: str, block: Mapping[str, Any]) -> Media | Text | Opaque:
     source, title = block.get("source"), block.get("title")
     if not is_object(source):
         return simple_part(block)
+    titled = [text_or_empty(title)] if title else []
     if source.get("type") == "text" and isinstance(text := source.get("data"), str):
-        return Text(text)
+        return Text(join_texts([*titled, text]))
     if source.get("type") == "content":
         texts = _texts(source.get("content"))
-        return simple_part(block) if texts is None else Text(join_texts(texts))
+        return simple_part(block) if texts is None else Text(join_texts([*titled, *texts]))
     if source.get("type") == "base64":
         return media(kind, source.get("media_type"), payload=source.get("data"), name=title)
     return media(kind, source.get("media_type"), source=source.get("url", source.get("file_id")), name=title)
 
 
-# Reading for a conversion: the same parts, with hidden reasoning, text documents and cache points.
-
-
-def _read_parts(block: Any, losses: Losses) -> Iterator[Part]:
-    match block:
-        case {"type": "tool_use"}:
-            yield _part(block)
-        case {"type": "tool_result"}:
-            inner = tuple(_read_content(one, losses) for one in blocks_of(block.get("content")))
-            yield replace(_result(block), parts=inner)
-        case {"type": "thinking"}:
-            yield _part(block)
-        case {"type": "redacted_thinking"}:
-            yield Reasoning("", hidden=text_or_empty(block.get("data")))
-        case _:
-            yield _read_content(block, losses)
-    if is_object(block) and is_object(control := block.get(_CACHE)):
-        yield CachePoint(text_or_empty(control.get("ttl")))
-
-
-def _read_content(block: Any, losses: Losses) -> ResultPart:
-    """Read a block that a result may hold."""
-    kind, part = kind_of(block), _inner_part(block)
-    if text_of(block) is not None:
-        return part
-    if kind in ("image", "document") and is_object(source := block.get("source")):
-        title, data = text_or_empty(block.get("title")), source.get("data")
-        if source.get("type") == "text" and isinstance(data, str):
-            return text_document(data, title)
-        if source.get("type") == "content":
-            losses.note("blocks of a document", "its texts are one plain text now")
-            texts = filter(None, map(text_of, blocks_of(source.get("content"))))
-            return text_document("\n".join(texts), title)
-        return part
-    if not isinstance(part, Text) or not part.text:
-        return losses.foreign(kind)
-    losses.note(f"block of type {kind!r}", "it is plain text now")
-    return part
-
-
 # Writing.
 
 
-def _written(part: Part, losses: Losses) -> dict[str, Any]:
+def _written(part: Part, role: str, losses: Losses) -> Iterator[dict[str, Any]]:
     match part:
-        case Reasoning(hidden=""):
-            return {"type": "thinking", "thinking": part.text, "signature": part.signature}
         case Reasoning():
-            if part.text:
-                losses.note("text of hidden reasoning")
-            return {"type": "redacted_thinking", "data": part.hidden}
+            if part.hidden:
+                yield {"type": "redacted_thinking", "data": part.hidden}
+            elif part.signature:
+                yield {"type": "thinking", "thinking": part.text, "signature": part.signature}
+            else:
+                losses.note("reasoning", "it has no signature, and would be refused")
         case ToolCall():
             arguments = losses.object_of(part.arguments)
-            return {"type": "tool_use", "id": part.call_id, "name": part.name, "input": arguments}
+            yield {"type": "tool_use", "id": part.call_id, "name": part.name, "input": arguments}
         case ToolResult():
-            return _written_result(part, losses)
+            inner = [one for one in part.parts if not is_blank(one)]
+            content = [block for one in inner for block in _written(one, role, losses)]
+            failed = {"is_error": True} if part.is_error else {}
+            yield {"type": "tool_result", "tool_use_id": part.call_id, "content": content, **failed}
         case Media():
+            why = "the model shows no media there" if role == "assistant" else _refused(part)
+            if why is not None:
+                yield {"type": "text", "text": losses.left_out(part, why).text}
+                return
             titled = {"title": part.name} if part.name and part.kind == "document" else {}
-            return {"type": part.kind, "source": _written_source(part, losses), **titled}
+            yield {"type": part.kind, "source": _written_source(part), **titled}
         case _:
-            return {"type": "text", "text": text_in(part)}
+            yield {"type": "text", "text": text_in(part)}
 
 
-def _written_result(result: ToolResult, losses: Losses) -> dict[str, Any]:
-    if result.name:
-        losses.note("name of a result's tool")
-    for part in result.parts:
-        if isinstance(part, Json):
-            losses.note("JSON value of a result", "it is text now")
-    blocks = [_written(part, losses) for part in result.parts]
-    is_text = len(blocks) == 1 and blocks[0]["type"] == "text"
-    failed = {"is_error": True} if result.is_error else {}
-    content: Any = blocks[0]["text"] if is_text else blocks
-    return {"type": "tool_result", "tool_use_id": result.call_id, "content": content, **failed}
-
-
-def _written_source(media: Media, losses: Losses) -> dict[str, str]:
+def _refused(media: Media) -> str | None:
+    """Return why a message cannot hold *media*, ``""`` for no special reason; None if it can."""
+    if media.kind not in ("image", "document"):
+        return ""
     if media.payload is None:
-        if media.media_type:
-            losses.note("media type of a URL")
+        return None if media.source.startswith(("https://", "http://")) else "its bytes are elsewhere"
+    if media.kind == "image":
+        return None if media.media_type in _IMAGES else ""
+    return None if media.media_type == _PDF or document_text(media) is not None else ""
+
+
+def _written_source(media: Media) -> dict[str, str]:
+    if media.payload is None:
         return {"type": "url", "url": media.source}
     text = document_text(media)
     if text is None:
         return {"type": "base64", "media_type": media.media_type, "data": base64_of(media)}
-    if media.media_type != "text/plain":
-        losses.note(f"media type {media.media_type!r} of a document", "it is plain text now")
     return {"type": "text", "media_type": "text/plain", "data": text}

@@ -5,11 +5,8 @@ Source: Amazon's ``Message`` and ``ContentBlock`` of the Converse API and `stran
 Strands' session managers do (`strands.types.session.encode_bytes_values`).
 """
 
-import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby
 from typing import Any, Final, cast
 
 from buoyline.messages.dialect import (
@@ -17,16 +14,15 @@ from buoyline.messages.dialect import (
     Dialect,
     blocks_of,
     fields,
-    kind_of,
+    is_blank,
     media,
+    neighbors_joined,
     own_fields,
     plain_fields,
     role_of,
     simple_part,
     speaker_of,
-    text_of,
     text_or_empty,
-    turns_of,
 )
 from buoyline.messages.formats import (
     DOCUMENT_FORMATS,
@@ -35,11 +31,11 @@ from buoyline.messages.formats import (
     document_text,
     format_named,
     media_type_of,
-    text_document,
 )
 from buoyline.messages.jsonl import is_array, is_object, parse, spell
 from buoyline.messages.losses import Losses
 from buoyline.messages.model import (
+    Base64,
     CachePoint,
     Json,
     Media,
@@ -58,9 +54,8 @@ from buoyline.messages.model import (
 from buoyline.messages.payloads import decode_bytes, encode_bytes, encoded_payload
 
 _MEDIA = frozenset({"image", "audio", "document", "video"})
-_CACHE_POINT = "cachePoint"
 _KEYS = _MEDIA | {
-    _CACHE_POINT,
+    "cachePoint",
     "citationsContent",
     "guardContent",
     "reasoningContent",
@@ -79,7 +74,6 @@ class Bedrock(Dialect):
     name = "bedrock"
     alternates_roles = True
     has_system_messages = False
-    has_cache_points = True
 
     def detects(self, message: object) -> bool:
         """Return whether *message* holds a block whose key is its kind; other dialects name it under ``type``."""
@@ -94,8 +88,7 @@ class Bedrock(Dialect):
         found = own_fields(message)
         role = role_of(found)
         parts = tuple(_part(block) for block in blocks_of(found.get("content")))
-        said = [part for part in parts if not (isinstance(part, Opaque) and part.kind == _CACHE_POINT)]
-        return Message(speaker_of(role, said), parts)
+        return Message(speaker_of(role, parts), parts)
 
     def detects_result(self, tool_result: object) -> bool:
         """Return whether *tool_result* is a result as a tool returns it, its block, or a message of this dialect."""
@@ -150,49 +143,17 @@ class Bedrock(Dialect):
         result = {"toolUseId": call_id, "status": "success", "content": [{"text": text}]}
         return {"role": "user", "content": [{"toolResult": result}]}
 
-    def read(self, message: Any, losses: Losses) -> list[Turn]:
-        """Read *message* whole; see `Dialect.read`."""
-        found = own_fields(message)
-        custom: Mapping[str, Any] = {}
-        parts = [part for block in blocks_of(found.get("content")) for part in _read_parts(block, losses)]
-        role = role_of(found)
-        # Only `custom` is the user's: Strands notes facts about the model's call beside it.
-        if is_object(metadata := found.get("metadata")):
-            custom = held if is_object(held := metadata.get("custom")) else {}
-        return turns_of(role, parts, losses, metadata=custom)
-
     def in_turns(self, messages: Sequence[Any]) -> list[Any]:
         """Let neighbors of one role share a message: Bedrock refuses all others."""
-        made: list[Any] = []
-        for role, group in groupby(super().in_turns(messages), key=lambda message: own_fields(message)["role"]):
-            first, *others = group
-            content = [block for one in (first, *others) for block in blocks_of(own_fields(one).get("content"))]
-            made.append({"role": role, "content": content} if others else first)
-        return made
-
-    def refuses_media(self, media: Media) -> str | None:
-        """Refuse unknown formats, and media elsewhere than on S3."""
-        if media.payload is None:
-            return None if media.source.startswith("s3://") and _format(media) else "its bytes are elsewhere"
-        if not _format(media):
-            return ""
-        return "its payload is no base64" if bytes_of(media) is None else None
-
-    def refuses_reasoning(self, reasoning: Reasoning) -> None:
-        """Accept all reasoning."""
+        return neighbors_joined(super().in_turns(messages))
 
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[dict[str, Any]]:
-        """Write the user's text and the tools' results into one message, the model's turns into another."""
-        content: list[dict[str, Any]] = []
-        custom: dict[str, Any] = {}
+        """Write one message for each turn; texts that are blank, which Bedrock refuses, are left out."""
         for turn in turns:
-            noted = losses.at(turn.number)
-            custom |= turn.metadata
-            if turn.name:
-                noted.note("name of the speaker")
-            content += [block for part in turn.parts for block in _written(part, noted)]
-        role = "assistant" if turns[0].role == "assistant" else "user"
-        yield {"role": role, "content": content} | ({"metadata": {"custom": custom}} if custom else {})
+            parts = [part for part in turn.parts if not is_blank(part)]
+            content = [block for part in parts for block in _written(part, losses.at(turn.number))]
+            if content:
+                yield {"role": "assistant" if turn.role == "assistant" else "user", "content": content}
 
 
 def _key_of(block: object) -> str | None:
@@ -221,6 +182,11 @@ def _part(block: object) -> Part:
             return _result(inner)
         case "reasoningContent" if is_object(inner) and is_object(thought := inner.get("reasoningText")):
             return Reasoning(text_or_empty(thought.get("text")), text_or_empty(thought.get("signature")))
+        case "reasoningContent" if is_object(inner) and (hidden := inner.get("redactedContent")) is not None:
+            spelled = encode_bytes(hidden)
+            return Reasoning("", hidden=encoded_payload(spelled) or text_or_empty(spelled))
+        case "cachePoint":
+            return CachePoint()
         case _:
             return _inner_part(block)
 
@@ -276,10 +242,10 @@ def _media(kind: str, inner: Mapping[str, Any]) -> Media | Text | None:
     source, name = inner.get("source"), inner.get("name")
     if not is_object(source):
         return None
-    if isinstance(text := source.get("text"), str):
-        return Text(text)
-    if (said := _joined(source.get("content"))) is not None:
-        return Text(said)
+    text = source.get("text")
+    said = text if isinstance(text, str) else _joined(source.get("content"))
+    if said is not None:
+        return Text(join_texts([name, said]) if name and isinstance(name, str) else said)
     media_type = media_type_of(kind, text_or_empty(inner.get("format")))
     payload = source.get("bytes")
     if isinstance(payload, (bytes, bytearray)):
@@ -299,92 +265,27 @@ def _spelled(value: object) -> str:
     return spell(encode_bytes(value))
 
 
-# Reading for a conversion: the same parts, with hidden reasoning, text documents and cache points.
-
-
-def _read_parts(block: Any, losses: Losses) -> Iterator[Part]:
-    match block:
-        case {"toolUse": use} if is_object(use):
-            yield _part(block)
-        case {"toolResult": result} if is_object(result):
-            inner = tuple(_read_content(one, losses) for one in blocks_of(result.get("content")))
-            yield replace(_result(result), parts=inner)
-        case {"reasoningContent": thought} if is_object(thought):
-            if is_object(thought.get("reasoningText")):
-                yield _part(block)
-            hidden = thought.get("redactedContent")
-            if isinstance(hidden, (bytes, bytearray)):
-                yield Reasoning("", hidden=base64.b64encode(hidden).decode("ascii"))
-            elif hidden is not None:
-                yield Reasoning("", hidden=encoded_payload(hidden) or text_or_empty(hidden))
-        case {"cachePoint": point} if is_object(point):
-            yield CachePoint(text_or_empty(point.get("ttl")))
-        case _:
-            yield _read_content(block, losses)
-
-
-def _read_content(block: Any, losses: Losses) -> ResultPart:
-    part, key = _inner_part(block), _key_of(block)
-    if isinstance(part, Json):
-        return part
-    if text_of(block) is not None or (isinstance(part, Text) and key == "text"):
-        return part
-    if key in _MEDIA and is_object(held := block[key]) and is_object(source := held.get("source")):
-        return _read_document(source, text_or_empty(held.get("name")), losses) or part
-    kind = text_or_empty(block.get("type")) or next(iter(block), "") if is_object(block) else kind_of(block)
-    if not isinstance(part, Text) or not part.text:
-        return losses.foreign(kind)
-    losses.note(f"block of type {kind!r}", "it is plain text now")
-    return part
-
-
-def _read_document(source: Mapping[str, Any], name: str, losses: Losses) -> Media | None:
-    """Return a document whose *source* is text; None for other media, whose part is that of the view."""
-    if isinstance(text := source.get("text"), str):
-        return text_document(text, name)
-    if "content" in source:
-        losses.note("blocks of a document", "its texts are one plain text now")
-        texts = [one.get("text") if is_object(one) else None for one in blocks_of(source["content"])]
-        return text_document("\n".join(text for text in texts if isinstance(text, str)), name)
-    return None
-
-
 # Writing.
 
 
 def _written(part: Part, losses: Losses) -> Iterator[dict[str, Any]]:
     match part:
         case Reasoning():
-            if part.text or part.signature or not part.hidden:
+            if part.text or part.signature:
                 signed = {"signature": part.signature} if part.signature else {}
                 yield {"reasoningContent": {"reasoningText": {"text": part.text, **signed}}}
             if part.hidden:
-                yield {"reasoningContent": {"redactedContent": _hidden(part.hidden, losses)}}
+                hidden = Base64(part.hidden).decoded() or part.hidden.encode("utf-8", "surrogatepass")
+                yield {"reasoningContent": {"redactedContent": hidden}}
         case ToolCall():
             arguments = losses.object_of(part.arguments)
             yield {"toolUse": {"toolUseId": part.call_id, "name": part.name, "input": arguments}}
         case ToolResult():
-            if part.name:
-                losses.note("name of a result's tool")
-            content = [_written_content(inner, losses) for inner in part.parts]
+            content = [_written_content(inner, losses) for inner in part.parts if not is_blank(inner)]
             status = "error" if part.is_error else "success"
             yield {"toolResult": {"toolUseId": part.call_id, "status": status, "content": content}}
-        case CachePoint(ttl):
-            yield {"cachePoint": {"type": "default"} | ({"ttl": ttl} if ttl else {})}
         case _:
             yield _written_content(part, losses)
-
-
-def _hidden(spelled: str, losses: Losses) -> bytes:
-    """Return the bytes that base64 spells, or those of the text if encoding them again gives another text."""
-    try:
-        found = base64.b64decode(spelled, validate=True)
-    except ValueError:
-        found = b""
-    if found and base64.b64encode(found).decode("ascii") == spelled:
-        return found
-    losses.note("spelling of hidden reasoning", "it is bytes there")
-    return spelled.encode("utf-8", "surrogatepass")
 
 
 def _written_content(part: Part, losses: Losses) -> dict[str, Any]:
@@ -392,24 +293,28 @@ def _written_content(part: Part, losses: Losses) -> dict[str, Any]:
         case Json(json):
             return {"json": parse(json)}
         case Media():
-            return {part.kind: _written_media(part, losses)}
+            why = _refused(part)
+            return {part.kind: _written_media(part)} if why is None else {"text": losses.left_out(part, why).text}
         case _:
             return {"text": text_in(part)}
 
 
-def _written_media(media: Media, losses: Losses) -> dict[str, Any]:
-    named: dict[str, str] = {}
-    if media.kind == "document":
-        taken = _NAME.sub("-", media.name).strip()[:200] or "document"
-        if taken != media.name:
-            losses.note(f"name {media.name!r} of a document", f"it is {taken!r} there")
-        named = {"name": taken}
-    form = _format(media)
-    if media.media_type != media_type_of(media.kind, form):
-        losses.note(f"media type {media.media_type!r}", f"it is {form!r} there")
+def _refused(media: Media) -> str | None:
+    """Return why a message cannot hold *media*, ``""`` for no special reason; None if it can."""
     if media.payload is None:
-        return {"format": form, **named, "source": {"location": {"type": "s3", "uri": media.source}}}
-    return {"format": form, **named, "source": {"bytes": bytes_of(media)}}
+        return None if media.source.startswith("s3://") and _format(media) else "its bytes are elsewhere"
+    if not _format(media):
+        return ""
+    return "its payload is no base64" if bytes_of(media) is None else None
+
+
+def _written_media(media: Media) -> dict[str, Any]:
+    named = {"name": _NAME.sub("-", media.name).strip()[:200] or "document"} if media.kind == "document" else {}
+    if media.payload is None:
+        source: dict[str, Any] = {"location": {"type": "s3", "uri": media.source}}
+    else:
+        source = {"bytes": bytes_of(media)}
+    return {"format": _format(media), **named, "source": source}
 
 
 def _format(media: Media) -> str:

@@ -4,6 +4,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, Final, TypeAlias, cast
 
 from buoyline.errors import MessageError
@@ -14,6 +15,7 @@ from buoyline.messages.model import (
     CachePoint,
     Media,
     Message,
+    Note,
     Opaque,
     Part,
     Reasoning,
@@ -33,8 +35,6 @@ _ROLES: Mapping[str, Role] = {
     "function": "tool",
 }
 
-_SCALARS = (str, int, float, type(None))
-
 OPENING: Final = "[The oldest messages of this conversation are no longer in the context.]"
 """Comes before the model's words if a provider wants the user's first."""
 
@@ -46,21 +46,15 @@ class Dialect(ABC):
     """One framework's message form: it recognises, shows, rewrites and converts the framework's messages.
 
     A dialect holds no state and never changes a native message: a changed message is a new one of the same kind.
-    A subclass sets `name` and implements `detects`, `view` and `write`. It overrides `read` if messages hold more than
-    their view, and `with_results` and `with_content` if they hold more than `write` can express.
+    A subclass sets `name` and implements `detects` and `view`; `write`, if messages are converted to it or begun in it;
+    and `with_results` and `with_content`, if messages hold more than `write` can express.
     """
 
     name: str
     alternates_roles = False
-    """The user, including the tools, and the model have to take turns."""
+    """The user, including the tools, and the model have to take turns; the user begins."""
     has_system_messages = True
     """A system message is one of the messages; otherwise it is sent beside them."""
-    has_cache_points = False
-    names_results = False
-    """A result names its tool."""
-    model_sends_media = False
-    names_media = False
-    """Other media than documents have names, too."""
 
     @abstractmethod
     def detects(self, message: object) -> bool:
@@ -78,30 +72,16 @@ class Dialect(ABC):
             MessageError: It is not a message of this dialect.
         """
 
-    @abstractmethod
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterable[Any]:
-        """Yield the message that holds *turns*, which `joins` accepted as one group, or several messages.
+        """Yield messages that hold *turns*, in order; there is at least one turn.
 
-        There is at least one turn. *losses* records the values that this form cannot express.
-        """
-
-    def read(self, message: Any, losses: Losses) -> Sequence[Turn]:
-        """Read *message*, number ``losses.message`` of a conversation, whole; see `turns_of`.
-
-        *losses* records the values that turns cannot express.
+        *losses* records the parts that this form cannot hold: text from `Losses.left_out` replaces media.
 
         Raises:
-            MessageError: It is not a message of this dialect.
+            MessageError: No message can be made in this form.
         """
-        found = self.view(message)
-        return turns_of(found.role, found.parts, losses, found.name)
-
-    def joins(self, group: Sequence[Turn], turn: Turn) -> bool:
-        """Return whether *turn* belongs into one message with the turns before it.
-
-        By default the turns of one role do if roles alternate; the user and the tools are one role then.
-        """
-        return self.alternates_roles and (group[-1].role == "assistant") == (turn.role == "assistant")
+        del turns, losses
+        raise MessageError(f"the dialect {self.name} reads messages, and writes none")
 
     def in_turns(self, messages: Sequence[Any]) -> Sequence[Any]:
         """Return the messages at the beginning of a context as the provider takes them.
@@ -112,21 +92,13 @@ class Dialect(ABC):
             return [self.user_message(OPENING), *messages]
         return messages
 
-    def refuses_media(self, media: Media) -> str | None:
-        """Return why this form cannot hold *media*, ``""`` for no special reason; None if it can.
+    def handed_out(self, message: Any) -> Sequence[Any]:
+        """Return what a request has of *message*: it alone, or the items in it."""
+        return (message,)
 
-        A line of text replaces refused media. The default refuses all.
-        """
-        del media
-        return ""
-
-    def refuses_reasoning(self, reasoning: Reasoning) -> str | None:
-        """Return why this form cannot hold *reasoning*, ``""`` for no special reason; None if it can.
-
-        Refused reasoning is left out. The default refuses all.
-        """
-        del reasoning
-        return ""
+    def grouped(self, items: Sequence[Any]) -> Sequence[Any]:
+        """Return the messages whose items, or which themselves, are *items*: the reverse of `handed_out`."""
+        return items
 
     def detects_result(self, tool_result: object) -> bool:
         """Return whether *tool_result*, message or block, is one tool result of this form. As cheap as `detects`."""
@@ -192,7 +164,7 @@ class Dialect(ABC):
 
     def _written(self, view: Message) -> Any:
         losses = Losses(self.name)
-        written = list(self.write(turns_of(view.role, view.parts, losses, view.name), losses))
+        written = list(self.write(turns_of(view, losses), losses))
         if len(written) != 1 or losses.found:
             lost = losses.found[0].what if losses.found else f"it is {len(written)} messages"
             raise MessageError(
@@ -203,35 +175,46 @@ class Dialect(ABC):
 
 
 def speaker_of(role: Role, parts: Collection[Part]) -> Role:
-    """Return ``tool`` if *parts* are results only, else *role*."""
-    return "tool" if parts and all(isinstance(part, ToolResult) for part in parts) else role
+    """Return ``tool`` if *parts*, without cache points, are results only, else *role*."""
+    said = [part for part in parts if not isinstance(part, CachePoint)]
+    return "tool" if said and all(isinstance(part, ToolResult) for part in said) else role
 
 
-def turns_of(
-    role: Role, parts: Iterable[Part], losses: Losses, name: str = "", metadata: Mapping[str, Any] | None = None
-) -> list[Turn]:
-    """Split the parts of message ``losses.message`` into turns: the tools', the model's, and those of *role*.
+def turns_of(view: Message, losses: Losses) -> list[Turn]:
+    """Split message ``losses.message`` into turns: the tools', the model's, the notes', and those of its speaker.
 
-    A cache point belongs to the part before it. A message without parts is one turn without any. The metadata goes with
-    the first turn. Empty texts are left out, since several providers refuse them; a line of text replaces an `Opaque`.
+    A message that says nothing is one turn without parts. Empty texts are left out, since several providers refuse
+    them; a line of text replaces an `Opaque`. Notes between results wait for the last of them.
     """
     runs: list[tuple[Role, list[Part]]] = []
-    for part in parts:
+    notes: list[Part] = []
+    for part in view.parts:
         kept = _kept(part, losses)
         if kept is None:
             continue
-        speaker: Role = (
-            "tool" if isinstance(kept, ToolResult) else "assistant" if isinstance(kept, ToolCall | Reasoning) else role
-        )
-        if runs and (runs[-1][0] == speaker or isinstance(kept, CachePoint)):
+        if isinstance(kept, Note) and view.role != "user":
+            notes.append(Text(kept.text))
+            continue
+        speaker: Role = view.role
+        if isinstance(kept, ToolResult):
+            speaker = "tool"
+        elif isinstance(kept, ToolCall | Reasoning):
+            speaker = "assistant"
+        if notes and speaker != "tool":
+            runs.append(("user", notes))
+            notes = []
+        if runs and runs[-1][0] == speaker:
             runs[-1][1].append(kept)
         else:
             runs.append((speaker, [kept]))
-    turns: list[Turn] = []
-    for speaker, run in runs or [(role, list[Part]())]:
-        named = name if speaker == role != "tool" else ""
-        turns.append(Turn(speaker, tuple(run), named, {} if turns else metadata or {}, losses.message))
-    return turns
+    if notes:
+        runs.append(("user", notes))
+    if any(speaker == "assistant" != view.role for speaker, _ in runs):
+        losses.note(f"calls or reasoning of role {view.role!r}", "they are the model's there")
+    return [
+        Turn(speaker, tuple(run), view.name if speaker == view.role != "tool" else "", losses.message)
+        for speaker, run in runs or [(view.role, list[Part]())]
+    ]
 
 
 def _kept(part: Part, losses: Losses) -> Part | None:
@@ -241,6 +224,8 @@ def _kept(part: Part, losses: Losses) -> Part | None:
             return part if part.text else None
         case Reasoning():
             return part if part.text or part.signature or part.hidden else None
+        case CachePoint():
+            return None
         case Opaque():
             return losses.foreign(part.kind)
         case ToolResult() if any(isinstance(inner, Opaque) or inner == Text("") for inner in part.parts):
@@ -248,6 +233,16 @@ def _kept(part: Part, losses: Losses) -> Part | None:
             return replace(part, parts=tuple(one for one in inner if one != Text("")))
         case _:
             return part
+
+
+def neighbors_joined(messages: Iterable[Any]) -> list[Any]:
+    """Return *messages* with those of one role that are next to each other in one; the others are the same objects."""
+    made: list[Any] = []
+    for role, group in groupby(messages, key=lambda message: own_fields(message)["role"]):
+        first, *others = group
+        content = [block for one in (first, *others) for block in blocks_of(own_fields(one).get("content"))]
+        made.append({"role": role, "content": content} if others else first)
+    return made
 
 
 # Native messages are dicts or pydantic models, as the providers' own packages give them.
@@ -277,48 +272,43 @@ def own_fields(message: object) -> Mapping[str, Any]:
 def plain_fields(message: object) -> Mapping[str, Any]:
     """Return the fields of *message* as JSON values.
 
-    An agent loop that copies ``response.content`` or ``message.tool_calls`` into a dict of its own leaves models
-    anywhere in it.
+    An agent loop that copies ``response.content`` or ``message.tool_calls`` into a dict of its own leaves models in it.
 
     Raises:
         MessageError: *message* is neither a mapping with text keys nor a pydantic model, or holds a model beside a
             value without a JSON form.
     """
     found = own_fields(message)
-    if found is message and _holds_model(found):  # the fields of a model are JSON values already
+    if found is message and any(_holds_model(found.get(key)) for key in ("content", "tool_calls", "output")):
         plain: dict[str, Any] = parse(spell(found))
         return plain
     return found
 
 
-def _holds_model(value: object) -> bool:
-    """Return whether *value* holds a model; not recursive, since arguments of tools nest arbitrarily deep."""
-    if "pydantic" not in sys.modules:
+def _holds_model(value: object, depth: int = 4) -> bool:
+    """Return whether a model is in *value*: the content of a result in a block is the deepest place for one."""
+    if "pydantic" not in sys.modules or not depth:
         return False
     from pydantic import BaseModel  # noqa: PLC0415 - as in `model_fields`
 
-    seen: set[int] = set()
-    waiting = [value]
-    while waiting:
-        inner = waiting.pop()
-        if isinstance(inner, _SCALARS) or id(inner) in seen:
-            continue
-        if isinstance(inner, BaseModel):
-            return True
-        seen.add(id(inner))
-        if isinstance(inner, Mapping):
-            waiting.extend(cast("Mapping[object, object]", inner).values())
-        elif is_array(inner):
-            waiting.extend(inner)
-    return False
+    if isinstance(value, BaseModel):
+        return True
+    inner = cast("Mapping[object, object]", value).values() if isinstance(value, Mapping) else value
+    return (
+        not isinstance(inner, str)
+        and isinstance(inner, Iterable)
+        and any(_holds_model(one, depth - 1) for one in cast("Iterable[object]", inner))
+    )
 
 
 def role_of(message: Mapping[str, Any]) -> Role:
     """Return the role of *message*.
 
     Raises:
-        MessageError: It has no role, or an unknown one.
+        MessageError: It has no role, or an unknown one, or its content is where Gemini and pydantic-ai have it.
     """
+    if message.get("parts") and message.get("content") is None:
+        raise MessageError("'parts' without 'content' is not a form that is read here; convert the message")
     if not has_known_role(message):
         raise MessageError(f"role {message.get('role')!r} is not one of {', '.join(_ROLES)}")
     return _ROLES[message["role"]]
@@ -371,6 +361,11 @@ def text_of(block: object) -> str | None:
     if is_object(block) and block.get("type") == "text" and isinstance(block.get("text"), str):
         return str(block["text"])
     return None
+
+
+def is_blank(part: Part) -> bool:
+    """Return whether *part* is a text of white space, which several providers refuse."""
+    return isinstance(part, Text) and not part.text.strip()
 
 
 def kind_of(block: object) -> str:

@@ -97,12 +97,6 @@ def base64_of(media: Media) -> str:
     return payload.text[payload.start :] if isinstance(payload, Base64) else base64.b64encode(payload).decode("ascii")
 
 
-def text_document(text: str, name: str) -> Media:
-    """Return a document of plain text."""
-    payload = text.encode("utf-8", "surrogatepass")
-    return Media("document", "text/plain", len(payload), name=name, payload=payload)
-
-
 def document_text(media: Media) -> str | None:
     """Return the text of a text document; None for other media, and if the payload is not UTF-8."""
     if media.kind != "document" or not is_text_type(media.media_type):

@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeGuard, cast
 
@@ -77,27 +76,6 @@ def spell(value: object) -> str:
     if line.isascii() and _DELETE not in line:
         return line
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
-
-
-def require_distinct_keys(value: object) -> None:
-    """Check *value*, which `spell` accepts, for two keys of one object that are the same key in JSON.
-
-    Raises:
-        MessageError: It has such keys; one of the two would be lost on the way to disk and back.
-    """
-    waiting = [value]
-    while waiting:
-        found = waiting.pop()
-        if is_array(found):
-            waiting += found
-        elif isinstance(found, dict):
-            fields = cast("dict[object, object]", found)
-            waiting += fields.values()
-            if not is_object(fields):
-                spelled = [key for text in fields for key in parse(spell({text: None}))]
-                twice = sorted({key for key, count in Counter(spelled).items() if count > 1})
-                if twice:
-                    raise MessageError(f"the key {twice[0]!r} is there twice: JSON has text keys, so 1 and '1' are one")
 
 
 def parse(line: str | bytes) -> Any:

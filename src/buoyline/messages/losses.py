@@ -1,11 +1,11 @@
-"""`Loss`: a value that a conversion between dialects could not keep."""
+"""`Loss`: a part of a message that a conversion between dialects could not keep."""
 
 import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from buoyline.messages.jsonl import is_object, refuse_constant
-from buoyline.messages.model import Base64, Media, Text
+from buoyline.messages.model import Media, Text
 
 RAW: Final = "raw_arguments"
 """The key for arguments that are no JSON object: its value is their text, as the model wrote it."""
@@ -13,7 +13,7 @@ RAW: Final = "raw_arguments"
 
 @dataclass(frozen=True, order=True, slots=True)
 class Loss:
-    """A value that a message had and its conversion lacks, or has in another form.
+    """A part that a message had and its conversion lacks, or has in another form.
 
     *message* is its number among those given, 0-based; *why* has the reason, and the replacement if there is one.
     """
@@ -45,9 +45,7 @@ class Losses:
 
     def left_out(self, media: Media, why: str = "") -> Text:
         """Record that *media* has no place, and return the text that replaces it."""
-        payload = media.payload
-        chars = len(payload.text) - payload.start if isinstance(payload, Base64) else len(payload or b"")
-        size = f"{media.size_bytes:,} bytes" if chars else media.source
+        size = f"{media.size_bytes:,} bytes" if media.payload else media.source
         shown = ", ".join(filter(None, [f"{media.kind} {media.name}".strip(), media.media_type, size]))
         self.note(shown, why)
         return Text(f"[{shown}: not shown here]")

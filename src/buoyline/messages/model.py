@@ -1,12 +1,11 @@
 """The one neutral form of a message: buoyline reads every dialect into it and writes every dialect from it.
 
 A view (`Message`) has one part for each block of the native message; the turns (`Turn`) of a conversion consist of the
-same parts. Signatures and hidden reasoning ride along for conversions: they enter no count, no plan and no transcript,
-and equality ignores them.
+same parts. Signatures and hidden reasoning ride along for conversions: they enter no plan and no transcript, and
+equality ignores them.
 """
 
 import base64
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -53,14 +52,9 @@ class Base64:
     start: int = 0
 
     def decoded(self) -> bytes | None:
-        """Return the bytes, also of loosely spelled base64; None if it is not base64 or is empty."""
-        spelled = self.text[self.start :]
+        """Return the bytes, also of base64 in lines; None if it is not base64 or is empty."""
         try:
-            return base64.b64decode(spelled, validate=True) or None
-        except ValueError:
-            compact = "".join(spelled.split()).rstrip("=").translate(_URL_SAFE)
-        try:
-            return base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True) or None
+            return base64.b64decode("".join(self.text[self.start :].split()), validate=True) or None
         except ValueError:
             return None
 
@@ -105,12 +99,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class CachePoint:
-    """The provider caches the prompt up to here. It costs no tokens and nobody reads it.
-
-    Its *ttl* is spelled as the provider spells it; empty for the provider's default.
-    """
-
-    ttl: str = ""
+    """The provider caches the prompt up to here. It costs no tokens and nobody reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +199,12 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Turn(Message):
-    """The part of a message that one speaker says: the model, the tools that it called, or another speaker.
+    """The part of message *number*, 0-based, that one speaker says: the model, the tools that it called, or another.
 
-    Its role is ``"tool"`` if and only if it holds results. Its texts are not empty, and it holds no `Opaque`. The first
-    turn of a message has the metadata that the user's program attached; *number* is the message's, 0-based.
+    Its role is ``"tool"`` if and only if it holds results. Its texts are not empty, and it holds neither an `Opaque`
+    nor a `CachePoint`.
     """
 
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     number: int = 0
 
 
@@ -242,6 +230,3 @@ def join_texts(texts: list[str]) -> str:
     """
     *others, last = texts or [""]
     return "".join([text if text.endswith("\n") else f"{text}\n" for text in others]) + last
-
-
-_URL_SAFE = str.maketrans("-_", "+/")

@@ -1,11 +1,11 @@
 """OpenAI's chat completions dialect.
 
-Source: the ``messages`` of the Chat Completions API: ``role``, ``content`` (text, blocks or null),
-``tool_calls``, ``tool_call_id``; also ``reasoning_content``, which several compatible providers send.
+Source: the ``messages`` of the Chat Completions API: ``role``, ``content`` (text, blocks or null), ``tool_calls``,
+``tool_call_id``. Read, too, is what compatible APIs and libraries put into this form: ``reasoning_content``, Ollama's
+``thinking``, Mistral's parts of that type, Cohere's ``tool_plan``, calls as LangChain spells them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from buoyline.errors import MessageError
@@ -23,19 +23,16 @@ from buoyline.messages.dialect import (
     rebuilt_content,
     role_of,
     simple_part,
+    text_of,
     text_or_empty,
-    turns_of,
 )
 from buoyline.messages.formats import base64_of
 from buoyline.messages.jsonl import is_array, is_object, spell
 from buoyline.messages.losses import Losses
 from buoyline.messages.model import (
-    CachePoint,
     Json,
     Media,
     Message,
-    Opaque,
-    Part,
     Reasoning,
     ResultPart,
     Text,
@@ -45,19 +42,10 @@ from buoyline.messages.model import (
     text_in,
 )
 
-_KNOWN = (
-    *("role", "name", "content", "reasoning_content", "reasoning", "refusal", "audio", "tool_calls", "function_call"),
-    "tool_call_id",
-)
+_REASONING: Final = ("reasoning_content", "reasoning", "thinking", "tool_plan")
 
-
-_OF_RESPONSES: Final[Mapping[str, Sequence[str]]] = {
-    "input_text": ("text",),
-    "output_text": ("text",),
-    "input_image": ("image_url",),
-    "input_file": ("file_data", "file_url", "filename"),
-}
-"""The blocks of the Responses API, which some compatible providers take in chat messages, too; and their values."""
+_OF_RESPONSES: Final = frozenset({"input_text", "output_text", "input_image", "input_file"})
+"""The blocks of the Responses API, which some compatible providers take in chat messages, too."""
 
 
 class OpenAIChat(Dialect):
@@ -78,15 +66,15 @@ class OpenAIChat(Dialect):
         found = plain_fields(message)
         role = role_of(found)
         speaker = text_or_empty(found.get("name"))
-        content = map(_part, blocks_of(found.get("content")))
+        content = map(chat_part, blocks_of(found.get("content")))
         if role == "tool":
-            result = ToolResult(text_or_empty(found.get("tool_call_id")), speaker, tuple(content))
-            return Message(role, (result,), speaker)
-        refusal = found.get("refusal")
-        refused = [Text(refusal)] if isinstance(refusal, str) else []
-        heard = [Text(said)] if (said := _transcript(found)) else []
-        parts = (*_reasoning(found), *content, *refused, *heard, *map(_call, _native_calls(found)))
-        return Message(role, parts, speaker)
+            name = speaker or text_or_empty(found.get("tool_name"))  # as Ollama has it
+            parts = tuple(Text(part.text) if isinstance(part, Reasoning) else part for part in content)
+            return Message(role, (ToolResult(text_or_empty(found.get("tool_call_id")), name, parts),), name)
+        audio = found.get("audio")
+        words = [found.get("refusal"), audio.get("transcript") if is_object(audio) else None]
+        said = [Text(text) for text in words if isinstance(text, str) and text]
+        return Message(role, (*_reasoning(found), *content, *said, *map(_call, _native_calls(found))), speaker)
 
     def result(self, tool_result: Any) -> Message:
         """Read a single tool message.
@@ -110,7 +98,7 @@ class OpenAIChat(Dialect):
         """Return a copy of *message* whose content consists of *blocks*; reasoning and calls are not content."""
         found = own_fields(message)
         content = found.get("content")
-        first = sum(isinstance(part, Reasoning) for part in self.view(message).parts)
+        first = len(_reasoning(found))
         inside = range(first, first + len(blocks_of(content)))
         kept = [
             block if isinstance(block, str) else block - first
@@ -121,58 +109,26 @@ class OpenAIChat(Dialect):
         text_type = f"{kinds[0].partition('_')[0]}_text" if kinds else "text"
         return {**found, "content": rebuilt_content(content, kept, text_type)}
 
-    def read(self, message: Any, losses: Losses) -> list[Turn]:
-        """Read *message* whole; see `Dialect.read`."""
-        found = plain_fields(message)
-        role = role_of(found)
-        if found["role"] == "developer":
-            losses.note("role 'developer'", "it is a system message now")
-        name = text_or_empty(found.get("name"))
-        if role == "tool":
-            content = (*_read_content(found, losses), *_read_refusal(found, losses))
-            return turns_of(role, [ToolResult(text_or_empty(found.get("tool_call_id")), name, content)], losses)
-        return turns_of(role, _read_parts(found, losses), losses, "" if name == role else name)
-
-    def refuses_media(self, media: Media) -> str | None:
-        """Refuse video, and media elsewhere except images by URL."""
-        if media.kind == "video":
-            return ""
-        if media.payload is not None:
-            return None if media.media_type else "nobody says of what type it is"
-        is_url = media.source.startswith(("https://", "http://", "workspace:///"))
-        return None if media.kind == "image" and is_url else "its bytes are elsewhere"
-
-    def refuses_reasoning(self, reasoning: Reasoning) -> str | None:
-        """Refuse hidden reasoning: only the provider that encrypted it can read it."""
-        return "" if reasoning.hidden else None
-
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[dict[str, Any]]:
         """Write one message for each turn, and one for each result.
 
         Reasoning comes before text, and text before calls, since a message has one place for each.
         """
-        (turn,) = turns
-        if turn.metadata:
-            losses.note("metadata")
-        if turn.role == "tool":
-            yield from _written_results(turn, losses)
-            return
-        shown = [part for part in turn.parts if isinstance(part, Text | Json | Media)]
-        content: Any
-        if not shown:
-            content = None if turn.parts else ""
-        elif len(shown) == 1 and isinstance(shown[0], Text):
-            content = shown[0].text
-        else:
-            content = [_written_part(part, losses) for part in shown]
-        named = {"name": turn.name} if turn.name else {}
-        message: dict[str, Any] = {"role": turn.role, **named, "content": content}
-        if turn.role == "assistant":
-            order: dict[type, int] = {Reasoning: 0, ToolCall: 2}
-            ranks = [order.get(type(part), 1) for part in turn.parts if not isinstance(part, CachePoint)]
-            if ranks != sorted(ranks):
-                losses.note("order of reasoning, text and calls", "each has its one place there")
-            message |= _written_reasoning(turn, losses)
+        for turn in turns:
+            noted = losses.at(turn.number)
+            if turn.role == "tool":
+                yield from _written_results(turn, noted)
+                continue
+            shown = [
+                _written_part(part, turn.role, noted) for part in turn.parts if isinstance(part, Text | Json | Media)
+            ]
+            content: Any = shown or (None if turn.parts else "")
+            if len(shown) == 1 and shown[0]["type"] == "text":
+                content = shown[0]["text"]
+            named = {"name": turn.name} if turn.name else {}
+            message: dict[str, Any] = {"role": turn.role, **named, "content": content}
+            if thought := _written_reasoning(turn, noted):
+                message["reasoning_content"] = thought
             if turn.calls:
                 message["tool_calls"] = [
                     {
@@ -182,42 +138,37 @@ class OpenAIChat(Dialect):
                     }
                     for call in turn.calls
                 ]
-        yield message
+            yield message
 
 
 # Reading.
 
 
 def _reasoning(found: Mapping[str, Any]) -> Sequence[Reasoning]:
-    for key in ("reasoning_content", "reasoning"):
-        if isinstance(thinking := found.get(key), str) and thinking:
-            return (Reasoning(thinking),)
-    return ()
+    thoughts = (found.get(key) for key in _REASONING)
+    return [Reasoning(thought) for thought in thoughts if isinstance(thought, str) and thought][:1]
 
 
-def _transcript(found: Mapping[str, Any]) -> str:
-    """Return the words of the model's spoken answer; empty without one, or if it has only an id."""
-    audio = found.get("audio")
-    return text_or_empty(audio.get("transcript")) if is_object(audio) else ""
-
-
-def _part(block: object) -> ResultPart:  # noqa: PLR0911 - one for each type of block
+def chat_part(block: object) -> ResultPart | Reasoning:  # noqa: PLR0911 - one for each type of block
+    """Read a block of a chat message, or of a message of the Responses API."""
     if is_object(block):
         match block.get("type"):
-            case "image_url":
-                return _by_url("image", block.get("image_url"), "url")
-            case "input_image":
-                return _by_url("image", block, "image_url")
+            case "image_url" | "input_image":
+                return _by_url("image", block.get("image_url", block), "url")
             case "input_audio" if is_object(audio := block.get("input_audio")):
                 return media("audio", f"audio/{audio.get('format', '')}", payload=audio.get("data"))
-            case "file" if is_object(file := block.get("file")):
-                return _by_url("document", file, "file_data")
-            case "input_file":
-                return _by_url("document", block, "file_data")
+            case "file" | "input_file":
+                return _by_url("document", block.get("file", block), "file_data")
             case "refusal" if isinstance(refusal := block.get("refusal"), str):
                 return Text(refusal)
             case "input_text" | "output_text" if isinstance(said := block.get("text"), str):
                 return Text(said)
+            case "thinking" if is_array(thoughts := block.get("thinking")):  # Mistral's
+                return Reasoning("\n".join(filter(None, map(text_of, thoughts))))
+            case "document" if "document" in block:  # a result's, in Cohere's form
+                held = block["document"]
+                data = held.get("data", held) if is_object(held) else held
+                return Text(data if isinstance(data, str) else spell(data))
             case _:
                 pass
     return simple_part(block)
@@ -233,19 +184,17 @@ def _by_url(kind: str, holder: object, key: str) -> Media:
 
 
 def _native_calls(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    calls, legacy = found.get("tool_calls"), found.get("function_call")
-    given = [call for call in calls if is_object(call)] if is_array(calls) else []
-    return [*given, {"function": legacy}] if is_object(legacy) else given
-
-
-def _function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    holder = call.get("function", call.get("custom"))
-    return holder if is_object(holder) else {}
+    calls = found.get("tool_calls")
+    return [call for call in calls if is_object(call)] if is_array(calls) else []
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:
-    function = _function_of(call)
-    arguments = function.get("arguments", function.get("input", ""))
+    function = call.get("function")
+    if not is_object(function):  # LangChain's form, or that of a custom tool
+        custom = call.get("custom")
+        function = custom if is_object(custom) else call
+    given = (function[key] for key in ("arguments", "args", "input") if key in function)
+    arguments = next(given, "")
     return ToolCall(
         text_or_empty(call.get("id")),
         text_or_empty(function.get("name")),
@@ -253,81 +202,50 @@ def _call(call: Mapping[str, Any]) -> ToolCall:
     )
 
 
-def _read_parts(found: Mapping[str, Any], losses: Losses) -> Iterator[Part]:
-    """Yield the parts of a message that is no tool's, and record what only this dialect has."""
-    yield from _reasoning(found)
-    yield from _read_content(found, losses)
-    yield from _read_refusal(found, losses)
-    if found.get("audio"):
-        said = _transcript(found)
-        losses.note("audio", "its transcript is plain text now" if said else "")
-        yield Text(said)
-    legacy = found.get("function_call")
-    for call in _native_calls(found):
-        if legacy is not None and call.get("function") is legacy:
-            losses.note("function_call", "it is a call now")
-        if "function" not in call and "custom" in call:
-            losses.note("type 'custom' of a call", "it is a call of a function now")
-        yield _call(call)
-
-
-def _read_content(found: Mapping[str, Any], losses: Losses) -> Iterator[ResultPart]:
-    for block in blocks_of(found.get("content")):
-        part, kind = _part(block), kind_of(block)
-        match part:
-            case Text() if kind == "refusal":
-                losses.note("refusal", "it is plain text now")
-            case Text() | Media() if kind in _OF_RESPONSES and is_object(block):
-                what = "plain text" if isinstance(part, Text) else part.kind
-                losses.note(f"block of type {kind!r}", f"it is {what} now")
-            case Opaque() | Media(kind="audio", payload=None, source=""):
-                part = losses.foreign(kind)
-            case Media() if kind not in block:
-                part = losses.foreign(kind)
-            case _:
-                pass
-        # A recording without a format has the type "audio/" in a view.
-        yield replace(part, media_type="") if isinstance(part, Media) and part.media_type == "audio/" else part
-
-
-def _read_refusal(found: Mapping[str, Any], losses: Losses) -> Iterator[Text]:
-    if refusal := text_or_empty(found.get("refusal")):
-        losses.note("refusal", "it is plain text now")
-        yield Text(refusal)
-
-
 # Writing.
 
 
-def _written_part(part: Text | Json | Media, losses: Losses) -> dict[str, Any]:
-    match part:
-        case Media(kind="image"):
-            if part.payload is None and part.media_type:
-                losses.note("media type of a URL")
-            return {"type": "image_url", "image_url": {"url": _url(part)}}
-        case Media(kind="audio"):
-            audio = {"data": base64_of(part), "format": part.media_type.rpartition("/")[2]}
-            return {"type": "input_audio", "input_audio": audio}
-        case Media():
-            named = {"filename": part.name} if part.name else {}
-            return {"type": "file", "file": {**named, "file_data": _url(part)}}
-        case _:
-            return {"type": "text", "text": text_in(part)}
+def _written_part(part: Text | Json | Media, role: str, losses: Losses) -> dict[str, Any]:
+    if isinstance(part, Media):
+        why = refused_by_openai(part, role)
+        if why is None:
+            return _written_media(part)
+        part = losses.left_out(part, why)
+    return {"type": "text", "text": text_in(part)}
 
 
-def _url(media: Media) -> str:
+def refused_by_openai(media: Media, role: str) -> str | None:
+    """Return why a message of *role* cannot hold *media*, ``""`` for no special reason; None if it can."""
+    if role == "assistant":
+        return "the model shows no media there"
+    if media.kind == "video":
+        return ""
+    if media.payload is not None:
+        return None if media.media_type.rpartition("/")[2] else "nobody says of what type it is"
+    is_url = media.source.startswith(("https://", "http://", "workspace:///"))
+    return None if media.kind == "image" and is_url else "its bytes are elsewhere"
+
+
+def _written_media(media: Media) -> dict[str, Any]:
+    if media.kind == "audio":
+        audio = {"data": base64_of(media), "format": media.media_type.rpartition("/")[2]}
+        return {"type": "input_audio", "input_audio": audio}
+    if media.kind == "image":
+        return {"type": "image_url", "image_url": {"url": url_of(media)}}
+    named = {"filename": media.name} if media.name else {}
+    return {"type": "file", "file": {**named, "file_data": url_of(media)}}
+
+
+def url_of(media: Media) -> str:
+    """Return the URL of *media*: a data URL if the message holds the payload."""
     return media.source if media.payload is None else f"data:{media.media_type};base64,{base64_of(media)}"
 
 
-def _written_reasoning(turn: Turn, losses: Losses) -> dict[str, str]:
-    found = [part for part in turn.parts if isinstance(part, Reasoning)]
-    for part in found:
-        if part.signature:
-            losses.note("signature of reasoning")
-    if len(found) > 1:
-        losses.note("several blocks of reasoning", "they are one text now")
-    text = "\n".join(part.text for part in found)
-    return {"reasoning_content": text} if text else {}
+def _written_reasoning(turn: Turn, losses: Losses) -> str:
+    thoughts = [part for part in turn.parts if isinstance(part, Reasoning)]
+    if any(thought.hidden for thought in thoughts):
+        losses.note("hidden reasoning", "only the provider that encrypted it can read it")
+    return "\n".join(thought.text for thought in thoughts if thought.text)
 
 
 def _written_results(turn: Turn, losses: Losses) -> Iterator[dict[str, Any]]:
@@ -336,19 +254,13 @@ def _written_results(turn: Turn, losses: Losses) -> Iterator[dict[str, Any]]:
     for result in turn.results:
         if result.is_error:
             losses.note("mark of a failed result", "its text alone says so")
-        named = {"name": result.name} if result.name else {}
-        texts = [part for part in result.parts if isinstance(part, Text | Json)]
-        for part in texts:
-            if isinstance(part, Json):
-                losses.note("JSON value of a result", "it is text now")
-        content: Any = [_written_part(part, losses) for part in texts]
+        content: Any = [{"type": "text", "text": text} for text in result.texts]
         if len(content) < 2:  # noqa: PLR2004 - one text needs no blocks
             content = content[0]["text"] if content else ""
-        yield {"role": "tool", "tool_call_id": result.call_id, **named, "content": content}
+        yield {"role": "tool", "tool_call_id": result.call_id, "content": content}
         media = [part for part in result.parts if isinstance(part, Media)]
         if media:
-            losses.note("media of a result", "a message of the user's behind it holds them")
             about = f"What the call {result.call_id!r} has shown:"
-            shown += [{"type": "text", "text": about}, *(_written_part(part, losses) for part in media)]
+            shown += [{"type": "text", "text": about}, *(_written_part(part, "user", losses) for part in media)]
     if shown:
         yield {"role": "user", "content": shown}

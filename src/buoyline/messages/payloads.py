@@ -1,8 +1,9 @@
 """Base64 payloads inside a message's JSON: found, taken out, put back.
 
-A payload is found only where a provider expects one: a data URL under ``url`` or ``file_data``, and ``data`` beside
-``type: base64``, ``format`` or the mark of Bedrock's bytes. Text elsewhere stays text, even if it looks like base64. A
-payload is taken out only if its base64 is canonical; otherwise putting it back would not give the same JSON.
+A payload is found only where a provider expects one: a data URL under ``url``, ``image_url`` or ``file_data``, and
+``data`` beside ``type: base64``, ``format`` or the mark of Bedrock's bytes. Text elsewhere stays text, even if it looks
+like base64. A payload is taken out only if its base64 is canonical; otherwise putting it back would not give the same
+JSON.
 """
 
 import base64
@@ -17,25 +18,36 @@ from buoyline.messages.jsonl import is_array, is_object, model_fields
 from buoyline.messages.model import Base64
 
 # Bytes within JSON, spelled as Strands' session managers spell them: an object with the mark below and the base64
-# text under ``data``. Source: ``encode_bytes_values`` and ``decode_bytes_values`` of `strands.types.session`. Unlike
-# these, the functions here are not recursive: a tool's arguments may be nested more deeply than Python's stack.
+# text under ``data``. Source: ``encode_bytes_values`` and ``decode_bytes_values`` of `strands.types.session`.
 
 BYTES_MARK: Final = "__bytes_encoded__"
 
-NUMBER_MARK: Final = "__number_encoded__"
+_NUMBER_MARK: Final = "__number_encoded__"
 """Key of a number that JSON lacks: Python's `json`, with which models' arguments are read, takes ``NaN`` for one."""
 
-_NUMBERS: Final = ("NaN", "Infinity", "-Infinity")
+_NUMBERS: Final = ("nan", "inf", "-inf")
 
 
 def encode_bytes(value: Any) -> Any:
-    """Return *value* with all bytes, and numbers that JSON lacks, spelled; *value* itself if it holds none."""
-    return _with_changes(value, _encoded)
+    """Return *value* with all bytes, and numbers that JSON lacks, spelled; *value* itself if it holds none.
+
+    Raises:
+        MessageError: It is nested more deeply than Python's stack, or holds itself.
+    """
+
+    def encoded(leaf: object) -> object:
+        if isinstance(leaf, float) and not math.isfinite(leaf):
+            return {_NUMBER_MARK: str(leaf)}
+        if isinstance(leaf, (bytes, bytearray)):
+            return {BYTES_MARK: True, "data": base64.b64encode(leaf).decode("ascii")}
+        return leaf
+
+    return _shallow_enough(lambda: _with_leaves(value, encoded))
 
 
 def decode_bytes(value: Any) -> Any:
     """Undo `encode_bytes`; an object with a mark but without base64, or such a number, stays as it is."""
-    return _with_changes(value, _bytes_or_value)
+    return _shallow_enough(lambda: _with_leaves(value, _decoded))
 
 
 def encoded_payload(value: object) -> str | None:
@@ -46,59 +58,35 @@ def encoded_payload(value: object) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _encoded(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return {NUMBER_MARK: "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"}
-    if not isinstance(value, (bytes, bytearray)):
-        return value
-    return {BYTES_MARK: True, "data": base64.b64encode(value).decode("ascii")}
-
-
-def _bytes_or_value(value: object) -> object:
-    if is_object(value) and len(value) == 1 and value.get(NUMBER_MARK) in _NUMBERS:
-        return float(value[NUMBER_MARK])
+def _decoded(value: object) -> object:
+    if is_object(value) and len(value) == 1 and value.get(_NUMBER_MARK) in _NUMBERS:
+        return float(value[_NUMBER_MARK])
     spelled = encoded_payload(value)
-    if spelled is None:
-        return value
     try:
-        return base64.b64decode(spelled, validate=True)
+        return value if spelled is None else base64.b64decode(spelled, validate=True)
     except ValueError:
         return value
 
 
-def _with_changes(value: Any, replace: Callable[[object], object]) -> Any:
-    """Return *value* with each value in it replaced; *value* itself if *replace* changes none."""
-    if not _is_changed(value, replace):
-        return value
-    holder: list[Any] = [None]
-    # An object that occurs twice is copied once, so a value that holds itself comes to an end, too.
-    copies: dict[int, Any] = {}
-    waiting: list[tuple[Any, Any, Any]] = [(value, holder, 0)]
-    while waiting:
-        node, into, at = waiting.pop()
-        if id(node) in copies:
-            into[at] = copies[id(node)]
-        elif is_object(node) and replace(node) is node:
-            into[at] = copies[id(node)] = dict.fromkeys(node)
-            waiting += [(child, into[at], key) for key, child in node.items()]
-        elif is_array(node):
-            into[at] = copies[id(node)] = list(node)
-            waiting += [(child, into[at], number) for number, child in enumerate(node)]
-        else:
-            into[at] = replace(node)
-    return holder[0]
+def _with_leaves(value: Any, change: Callable[[object], object]) -> Any:
+    """Return *value* with each value in it changed; *value* itself if *change* returns each as it is."""
+    changed = change(value)
+    if changed is not value:
+        return changed
+    if is_object(value):
+        made = {key: _with_leaves(inner, change) for key, inner in value.items()}
+        return made if any(made[key] is not inner for key, inner in value.items()) else value
+    if is_array(value):
+        items = [_with_leaves(inner, change) for inner in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    return value
 
 
-def _is_changed(value: object, replace: Callable[[object], object]) -> bool:
-    waiting, seen = [value], set[int]()
-    while waiting:
-        node = waiting.pop()
-        if replace(node) is not node:
-            return True
-        if (is_object(node) or is_array(node)) and id(node) not in seen:
-            seen.add(id(node))
-            waiting.extend(node.values() if is_object(node) else node)
-    return False
+def _shallow_enough(work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except RecursionError as error:
+        raise MessageError("cannot be written as JSON: nested more deeply than Python's stack") from error
 
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -141,21 +129,18 @@ class PayloadText(NamedTuple):
     start: int
 
 
-def payloads_in(value: object) -> Iterator[Payload]:
-    """Yield the payloads in a message's JSON value, in document order.
-
-    Not recursive: a tool's arguments may be nested more deeply than Python's stack.
-    """
-    begun = [_children(value, (), "")]
-    while begun:
-        found = next(begun[-1], None)
-        if found is None:
-            begun.pop()
-            continue
-        if found.carrier is None:
-            begun.append(_children(found.value, found.at, found.format_name))
-        elif (payload := _payload(found.at, str(found.value), found.carrier)) is not None:
-            yield payload
+def payloads_in(value: object, at: KeyPath = (), format_name: str = "") -> Iterator[Payload]:
+    """Yield the payloads in a message's JSON value, in document order."""
+    if is_object(value):
+        for key, child in value.items():
+            carrier = payload_text_of(key, child, value, format_name) if key in _KEYS else None
+            if carrier is not None:
+                yield from _payload((*at, key), child, carrier)
+            elif type(child) not in _LEAVES:
+                yield from payloads_in(child, (*at, key), format_for(key, value, format_name))
+    elif is_array(value):
+        for index, child in enumerate(value):
+            yield from payloads_in(child, (*at, index))
 
 
 def format_for(key: str, siblings: Mapping[str, Any], format_name: str) -> str:
@@ -193,9 +178,13 @@ def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[R
     Without payloads it is *value* itself, which is never changed. *put* stores the decoded bytes of a media type, and
     returns the reference. The source of AgentScope's data block becomes one of its own type for URLs, as AgentScope's
     workspace has it.
+
+    Raises:
+        MessageError: *value* is nested more deeply than Python's stack.
     """
     references: list[Reference] = []
-    for found in payloads_in(value):
+    found_in = value
+    for found in _shallow_enough(lambda: [*payloads_in(found_in)]):
         reference = put(found.content, found.media_type)
         at = found.at[:-1]
         if found.at[-2:] == ("source", "data") and _base64_source(_value_at(value, at[:-1])) is not None:
@@ -244,37 +233,15 @@ def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str],
     return value
 
 
-class _Child(NamedTuple):
-    """A value that is a payload's text, if *carrier* is set, or that may hold payloads."""
-
-    at: KeyPath
-    value: object
-    carrier: PayloadText | None
-    format_name: str
-
-
-def _children(value: object, at: KeyPath, format_name: str) -> Iterator[_Child]:
-    """Yield the values in *value* that are a payload's text or may hold payloads; most of a message is neither."""
-    if is_object(value):
-        for key, child in value.items():
-            carrier = payload_text_of(key, child, value, format_name) if key in _KEYS else None
-            if carrier is not None or type(child) not in _LEAVES:
-                yield _Child((*at, key), child, carrier, format_for(key, value, format_name))
-    elif is_array(value):
-        for index, child in enumerate(value):
-            if type(child) not in _LEAVES:
-                yield _Child((*at, index), child, None, "")
-
-
-def _payload(at: KeyPath, value: str, carrier: PayloadText) -> Payload | None:
-    """Return the payload if its base64 is canonical, else None."""
+def _payload(at: KeyPath, value: str, carrier: PayloadText) -> Iterator[Payload]:
+    """Yield the payload if its base64 is canonical."""
     text = value[carrier.start :]
     try:
         payload = base64.b64decode(text, validate=True)
     except ValueError:
-        return None
-    is_canonical = bool(payload) and base64.b64encode(payload) == text.encode("ascii")
-    return Payload(at, value[: carrier.start], carrier.media_type, payload) if is_canonical else None
+        return
+    if payload and base64.b64encode(payload) == text.encode("ascii"):
+        yield Payload(at, value[: carrier.start], carrier.media_type, payload)
 
 
 def _base64_source(block: object) -> Mapping[str, Any] | None:
@@ -289,9 +256,8 @@ def _base64_source(block: object) -> Mapping[str, Any] | None:
 
 def _renamed(source: Mapping[str, Any], old: str, new: str, text: str) -> dict[str, Any]:
     """Return AgentScope's *source* with *text* under *new* in place of *old*, and the type to match."""
-    kind = "url" if new == "url" else "base64"
     renamed = {new if key == old else key: value for key, value in source.items()}
-    return {**renamed, new: text, "type": kind}
+    return {**renamed, new: text, "type": "url" if new == "url" else "base64"}
 
 
 def _value_at(value: Any, at: KeyPath) -> Any:
@@ -302,14 +268,8 @@ def _value_at(value: Any, at: KeyPath) -> Any:
 
 def _with_value(value: Any, at: KeyPath, leaf: object) -> Any:
     """Return *value* with *leaf* at *at*; copies only the objects on the way."""
-    *way, last = at
-    root = holder = _copy(value)
-    for key in way:
-        holder[key] = _copy(holder[key])
-        holder = holder[key]
-    holder[last] = leaf
-    return root
-
-
-def _copy(value: Any) -> Any:
-    return dict(value) if is_object(value) else list(value)
+    if not at:
+        return leaf
+    copy: Any = dict(value) if is_object(value) else list(value)
+    copy[at[0]] = _with_value(copy[at[0]], at[1:], leaf)
+    return copy

@@ -8,17 +8,18 @@ from buoyline.errors import ConfigError, MessageError
 from buoyline.messages.agentscope import AgentScope
 from buoyline.messages.anthropic import Anthropic
 from buoyline.messages.bedrock import Bedrock
-from buoyline.messages.dialect import Dialect, blocks_of, fields, role_of
+from buoyline.messages.dialect import Dialect, blocks_of, role_of
 from buoyline.messages.jsonl import is_object
-from buoyline.messages.model import Message, ToolResult
+from buoyline.messages.model import ToolResult
 from buoyline.messages.openai import OpenAIChat
+from buoyline.messages.openai_responses import OpenAIResponses
 
 _NAME: Final = re.compile("[a-z][a-z0-9_-]{0,39}")
 
 _BUILT_IN: Final[Mapping[str, Dialect]] = {
-    dialect.name: dialect for dialect in (AgentScope(), Anthropic(), Bedrock(), OpenAIChat())
+    dialect.name: dialect for dialect in (AgentScope(), Anthropic(), Bedrock(), OpenAIResponses(), OpenAIChat())
 }
-"""In the order of detection: the first three have unmistakable blocks, and OpenAI's form is the remaining one."""
+"""In the order of detection: the first four have unmistakable blocks, and OpenAI's form is the remaining one."""
 
 _registered: dict[str, Dialect] = {}
 """Of other packages, in the order of registration; they are asked before the built-in ones."""
@@ -87,21 +88,6 @@ def detect(message: object) -> Dialect:
         shown = f"an object with the keys {sorted(message)[:8]}"
     known = ", ".join(dialect_names())
     raise MessageError(f"{shown} is no message of a known dialect ({known}): 'role' and 'content' are expected")
-
-
-def require_content(message: object, view: Message) -> None:
-    """Check that a new *message* is not read as an empty one because its content is in ``parts``, as in Gemini's form.
-
-    Raises:
-        MessageError: It is.
-    """
-    found = None if view.parts else fields(message)
-    if found is not None and found.get("content") is None and found.get("parts") is not None:
-        known = ", ".join(dialect_names())
-        reason = (
-            f"'parts' without 'content' is no form of a known dialect ({known}); convert the message to one of them"
-        )
-        raise MessageError(reason)
 
 
 def read_result(tool_result: object) -> ToolResult:

@@ -66,7 +66,7 @@ def _part(part: Part, tools: Mapping[str, str], stub: StubLookup) -> Iterable[st
     match part:
         case Note() | Reasoning():
             kind = "note" if isinstance(part, Note) else "reasoning"
-            return [f"({kind})", *readable_lines(part.text), f"(end of {kind})"]
+            return [f"({kind})", *readable_lines(part.text), f"(end of {kind})"] if part.text else []
         case Text() | Json():
             return readable_lines(text_in(part) or "")
         case ToolCall():

@@ -51,8 +51,10 @@ def count_result(result: ToolResult, counter: TextCounter) -> int:
 def count_part(part: Part, counter: TextCounter) -> int:  # noqa: PLR0911 - one for each kind of part
     """Count the tokens of one part of a message; media always count. See `count_message`."""
     match part:
-        case Text() | Reasoning():
+        case Text():
             return _count_text(part.text, counter)
+        case Reasoning():
+            return _count_text(part.text, counter) + len(part.hidden) // _SEALED_CHARS_PER_TOKEN
         case Json():
             return _count_text(part.json, counter)
         case ToolCall():

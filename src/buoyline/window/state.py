@@ -18,7 +18,7 @@ from buoyline.errors import MessageError
 from buoyline.management.context import ContextMessage, ContextView
 from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.messages.dialect import Blocks, Dialect
-from buoyline.messages.jsonl import parse, require_distinct_keys
+from buoyline.messages.jsonl import parse
 from buoyline.messages.model import Part, join_texts, text_in
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.tokens import TextCounter
@@ -180,7 +180,6 @@ def entry_of(
     view = found.view(native) if message is None else message
     value = found.to_json(native)
     spell(value)
-    require_distinct_keys(value)
     tokens, original = count_message(view, counter), _copy_of(native, value)
     return Entry(native, found.name, view, tokens, index, pinned, by_hand, original=original)
 

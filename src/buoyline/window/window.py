@@ -12,7 +12,7 @@ from buoyline.errors import NotFoundError
 from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.settings import explained
 from buoyline.messages import Converted, convert
-from buoyline.messages.registry import dialect_named, require_content
+from buoyline.messages.registry import dialect_named
 from buoyline.messages.times import now
 from buoyline.offloader import ModelCall, Offloader, StoredResult, ToolOutput, WindowState
 from buoyline.offloader.protocol import abilities_of
@@ -272,7 +272,6 @@ class ContextWindow:
             pinned=pinned,
             by_hand=offload,
         )
-        require_content(message, entry.message)
         return self._context.add(replace(entry, added=added))
 
     @_in_turn
