@@ -18,6 +18,7 @@ from strands import Agent, ModelRetryStrategy, tool
 from strands.agent.conversation_manager import ConversationManager
 from strands.agent.conversation_manager import SlidingWindowConversationManager as TheirSlidingWindow
 from strands.agent.conversation_manager import SummarizingConversationManager as TheirSummarizing
+from strands.agent.conversation_manager.compression.pin_message import pin_message
 from strands.session import FileSessionManager, SnapshotSessionManager
 from strands.storage import LocalFileStorage
 from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
@@ -964,6 +965,21 @@ def test_pinned_messages_come_back_with_the_session(tmp_path: Path) -> None:
     assert texts(history(again))[0] == "question 0"
     conversation = texts(asyncio.run(archived(workspace, "release"))) + texts(history(again)[2:])
     assert [text for text in conversation if text != "ok"] == [f"question {number}" for number in range(14)]
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_deleted_message_moves_no_pin_to_another(place: int, tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    agent = agent_with(SlidingWindowConversationManager(6, workspace=workspace, session_id=SESSION))
+    for text in ("hello", "remember the milk"):
+        agent(text)
+    pin_message(agent.messages, 2)
+    del history(agent)[place]
+    for number in range(8):
+        agent(f"question {number}")
+    kept = texts(model_of(agent).requests[-1])
+    assert ("remember the milk" in kept) == (place == 0)
+    assert "question 0" not in kept
 
 
 def test_a_process_that_died_between_archive_and_session_archives_nothing_twice(tmp_path: Path) -> None:

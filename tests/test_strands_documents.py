@@ -1,55 +1,76 @@
-"""Strands' agents with a conversation manager that a document describes."""
+"""A context-management document in Strands' own agent: each of its hooks, and the document of one call."""
 
-from typing import Any, cast
+import asyncio
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("strands", reason="strands-agents is an extra for tests")
 
-from strands import Agent
-from strands_model import ScriptedModel
-from test_strands_conversation import talk
+from strands import tool
+from strands_model import call
+from test_strands_conversation import SESSION, agent_with, archived, bare, model_of, overflow, said, talk
 
-from buoyline import LocalWorkspace, MemoryWorkspace
-from buoyline.integrations.strands import (
-    DocumentConversationManager,
-    NullConversationManager,
-    conversation_manager_of,
-)
-from buoyline.management import Registry, from_strands_settings
-from buoyline.management.registry import BUILT_IN
+from buoyline import LocalWorkspace
+from buoyline.errors import ConfigError, NotFoundError
+from buoyline.integrations.strands import DocumentConversationManager
+from buoyline.management import Registry
+from buoyline.window import ContextManaged
 
-
-def sliding(window_size: int) -> Any:
-    return from_strands_settings("SlidingWindowConversationManager", {"window_size": window_size})
+SIX = {"hooks": {"pre_llm": [{"type": "SlidingWindowManager", "config": {"max_messages": 6}}]}}
 
 
-def test_an_agent_slides_as_the_document_of_its_workspace_says(tmp_path: Any) -> None:
+@tool
+def build(target: int) -> str:
+    """Build a target."""
+    return f"built {target}"
+
+
+def test_each_hook_fires_when_it_is_due_and_tells_so(tmp_path: Path) -> None:
+    keep = [{"type": "SlidingWindowManager", "config": {"max_messages": 50}}]
+    document = {"hooks": dict.fromkeys(("post_memory", "post_tool", "pre_llm"), keep)}
+    told: list[Any] = []
+    manager = DocumentConversationManager(document, workspace=LocalWorkspace(tmp_path), on_event=told.append)
+    answers = [[call("build", {"target": n}, f"call_{n}")] for n in range(2)]
+    agent = agent_with(manager, *answers, "done", tools=[build])
+    agent("build them")
+    fired = [event.hook for event in told if isinstance(event, ContextManaged)]
+    assert fired == ["post_memory", "pre_llm", "post_tool", "pre_llm", "post_tool", "pre_llm"]
+    assert [ran.hook for ran in manager.report.entries] == ["post_tool", "pre_llm"]
+    assert any("SlidingWindowManager" in line for line in manager.explain())
+
+
+def test_after_an_overflow_the_managers_for_it_make_the_history_smaller(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)
-    Registry(workspace).put(sliding(6), "six")
-    manager = conversation_manager_of("six", workspace=workspace, session_id="s1")
-    agent = Agent(
-        model=ScriptedModel(["ok"]),
-        conversation_manager=manager,
-        messages=cast("Any", talk(20)),
-        callback_handler=None,
-    )
+    document = {"hooks": {"on_overflow": [{"type": "SlidingWindowManager", "config": {"max_messages": 4}}]}}
+    manager = DocumentConversationManager(document, workspace=workspace, session_id=SESSION)
+    agent = agent_with(manager, overflow, "fine", messages=talk(30))
     agent("go on")
-    assert len(agent.messages) <= 6
-    assert "about src/app.py" in (tmp_path / "sessions/s1/context.jsonl").read_text("utf-8")
+    first, second = model_of(agent).requests
+    assert (len(first), len(second)) == (31, 5)
+    assert bare(asyncio.run(archived(workspace))) == [*talk(30), said("user", "go on")][:27]
 
 
-@pytest.mark.parametrize("manager", ["NullConversationManager", "SummarizingConversationManager"])
-def test_each_of_strands_managers_has_a_document(manager: str) -> None:
-    found = conversation_manager_of(from_strands_settings(manager, {}), workspace=MemoryWorkspace())
-    assert type(found).__name__ == manager
-    assert isinstance(conversation_manager_of({"hooks": {}}, workspace=MemoryWorkspace()), NullConversationManager)
+def test_one_call_may_name_its_own_document(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    Registry(workspace).put(SIX, "six")
+    agent = agent_with(DocumentConversationManager("coding-agent", workspace=workspace), messages=talk(30))
+    agent("first")
+    agent("second", invocation_state={"context_management": "six"})
+    agent("third", invocation_state={"context_management": {"context_management_name": "chat"}})
+    assert [len(request) for request in model_of(agent).requests] == [31, 7, 9]
+    with pytest.raises(NotFoundError, match="long-conversations"):
+        agent("go on", invocation_state={"context_management": "long-conversation"})
 
 
-def test_any_other_document_gives_a_manager_that_runs_it() -> None:
-    for name in BUILT_IN:
-        found = conversation_manager_of(name, workspace=MemoryWorkspace())
-        assert isinstance(found, DocumentConversationManager)
-        assert found.management.name == name
-    told = conversation_manager_of({"hooks": {}}, workspace=MemoryWorkspace(), on_event=print)
-    assert isinstance(told, DocumentConversationManager)
+def test_what_cannot_be_a_manager_is_refused_at_once(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    with pytest.raises(NotFoundError):
+        DocumentConversationManager("nowhere", workspace=workspace)
+
+    async def never(_: Any) -> str:
+        raise NotImplementedError
+
+    with pytest.raises(ConfigError, match="use_model"):
+        DocumentConversationManager("chat", workspace=workspace, use_model=True, summarizer=never)
