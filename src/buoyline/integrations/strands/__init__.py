@@ -17,7 +17,7 @@ from strands.agent.conversation_manager import ConversationManager, ProactiveCom
 from strands.vended_plugins.context_offloader import S3Storage, Storage
 
 from buoyline.integrations.strands.conversation import WorkspaceConversationManager
-from buoyline.integrations.strands.documents import DocumentConversationManager, conversation_manager_of
+from buoyline.integrations.strands.documents import DocumentConversationManager
 from buoyline.integrations.strands.managers import (
     NullConversationManager,
     SlidingWindowConversationManager,
@@ -46,5 +46,4 @@ __all__ = [
     "WorkspaceConversationManager",
     "WorkspaceOffloader",
     "WorkspaceStorage",
-    "conversation_manager_of",
 ]

@@ -17,14 +17,8 @@ from buoyline.integrations.strands.callbacks import guarded_listener, guarded_ma
 from buoyline.integrations.strands.conversation import FAILURES, WorkspaceConversationManager
 from buoyline.integrations.strands.followed import AgentWindow
 from buoyline.integrations.strands.history import history_of
-from buoyline.integrations.strands.managers import (
-    EXTRACTIVE,
-    NullConversationManager,
-    SlidingWindowConversationManager,
-    SummarizingConversationManager,
-)
 from buoyline.integrations.strands.summarizers import StrandsModelSummarizer
-from buoyline.management import ContextManagement, ManagementReport, to_strands_settings
+from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.settings import explained
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
@@ -213,48 +207,3 @@ class _OutsideRecovery:
         if self.manager.is_recovering:
             raise SummaryError(type(self.summarizer).__name__, "is not asked after an overflow: the event loop waits")
         return await self.summarizer.summarize(request)
-
-
-def conversation_manager_of(
-    management: Management,
-    *,
-    workspace: Offloader,
-    session_id: str | None = None,
-    counter: TokenCounter | None = None,
-    summarizer: Summarizer | SummaryFunction | None = None,
-    summarizers: Mapping[str, Summarizer | SummaryFunction] | None = None,
-    use_model: bool = False,
-    on_event: OnEvent | None = None,
-    allowed: Sequence[str] = (),
-) -> WorkspaceConversationManager:
-    """Return a conversation manager that does what a document says.
-
-    If a document says exactly what one of Strands' managers does, as `buoyline.management.from_strands_settings` writes
-    it, it is that manager. For any other document, and with *on_event*, it is a `DocumentConversationManager`.
-
-    See that class for the arguments.
-
-    Raises:
-        BuoylineError: The document cannot be found or acted on.
-    """
-    document = document_of(management, workspace, allowed=allowed)
-    given: dict[str, Any] = {"workspace": workspace, "session_id": session_id, "counter": counter}
-    try:
-        named = None if on_event is not None else to_strands_settings(document)
-    except ConfigError:  # none of Strands' managers does what the document says
-        named = None
-    match named:
-        case ("NullConversationManager", _):
-            return NullConversationManager(**given)
-        case ("SlidingWindowConversationManager", settings):
-            return SlidingWindowConversationManager(**given, **settings)
-        case ("SummarizingConversationManager", settings):
-            has_writer = use_model or summarizer is not None
-            has_prompt = "summarization_system_prompt" in settings
-            if not (has_writer and has_prompt):
-                given["summarizer"] = summarizer if has_writer or has_prompt else EXTRACTIVE
-                return SummarizingConversationManager(**given, **settings)
-        case _:
-            pass
-    writers: dict[str, Any] = {"summarizer": summarizer, "summarizers": summarizers, "use_model": use_model}
-    return DocumentConversationManager(document, **given, **writers, on_event=on_event, allowed=allowed)
