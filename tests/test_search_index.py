@@ -148,7 +148,7 @@ def test_the_words_of_a_removed_session_are_gone(tmp_path: Path) -> None:
     workspace = filled(tmp_path)
     say(workspace, "secret", "The password is swordfish.")
     assert search(workspace, "swordfish").total == 1
-    collect(workspace, Retention(max_sessions=0, kept=frozenset({"s1", "s2"})), grace_s=0, dry_run=False)
+    collect(workspace, Retention(max_sessions=0), grace_s=0, dry_run=False)
     assert not (tmp_path / INDEX).exists()
     assert search(workspace, "swordfish").total == 0
     assert "swordfish" not in indexed_words(workspace)

@@ -245,5 +245,5 @@ async def test_redaction_leaves_no_secret_in_the_facts(tmp_path: Path) -> None:
 
 
 def test_gc_removes_the_facts_with_their_session(workdir: Path) -> None:
-    collect(at(workdir), Retention(max_sessions=0), dry_run=False)
+    collect(at(workdir), Retention(max_sessions=0), grace_s=0, dry_run=False)
     assert not list(workdir.rglob("facts-*"))

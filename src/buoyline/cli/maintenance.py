@@ -128,16 +128,14 @@ def _repairs_in_words(done: RepairReport) -> Iterator[str]:
     metavar="SIZE",
     help="Remove the oldest sessions until the rest takes at most this, e.g. 10GB.",
 )
-@click.option("--keep-session", "kept", metavar="ID", multiple=True, help="Keep this session; may be repeated.")
 @click.option(
     "--grace",
     type=Duration(),
     default="24h",
     show_default=True,
     metavar="TIME",
-    help="Keep anything modified within this time.",
+    help="Keep sessions, blobs and leftovers that were modified within this time.",
 )
-@click.option("--unowned", is_flag=True, help="Also remove blobs that no session ever referred to.")
 @click.option(
     "--yes/--dry-run",
     "is_confirmed",
@@ -146,15 +144,13 @@ def _repairs_in_words(done: RepairReport) -> Iterator[str]:
 )
 @workdir_option
 @json_option
-def gc_command(  # noqa: PLR0917 - click passes options by name
+def gc_command(
     older_than: float | None,
     keep: int | None,
     max_bytes: int | None,
-    kept: Sequence[str],
     grace: float,
     workdir: Path,
     *,
-    unowned: bool,
     is_confirmed: bool,
     as_json: bool,
 ) -> int:
@@ -166,16 +162,15 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
 
     Exit status: 0 done, 1 nothing could be removed safely, or a session in use was kept.
 
-    Example: buoyline gc --older-than 30d --keep-session release-7 --yes
+    Example: buoyline gc --older-than 30d --yes
     """
     workspace = existing_workspace(workdir)
-    retention = Retention(max_age_s=older_than, max_sessions=keep, max_bytes=max_bytes, kept=frozenset(kept))
+    retention = Retention(max_age_s=older_than, max_sessions=keep, max_bytes=max_bytes)
     with progress("gc") as advance:
         found = collect(
             workspace,
             retention,
             grace_s=grace,
-            unowned=unowned,
             dry_run=not is_confirmed,
             on_progress=None if advance is None else advance.more,
         )
@@ -196,6 +191,7 @@ def gc_command(  # noqa: PLR0917 - click passes options by name
             name: [dataclasses.asdict(swept) for swept in getattr(found, name)]
             for name in ("blobs", "leftovers", "young", "unowned")
         },
+        "recent": list(found.recent),
         "locked": list(found.locked),
     }
     print_answer(fields, _gc_in_words(found, retention), as_json=as_json)
@@ -216,10 +212,12 @@ def _gc_in_words(found: GcReport, retention: Retention) -> Iterator[str]:
         yield from (f"{kind:<8}  {one.path}: {one.size_bytes:,} bytes" for one in swept)
     for session_id in found.locked:
         yield f"locked    {session_id}: a writer is at work, so it is kept; repeat later"
+    if found.recent:
+        yield f"{counted(len(found.recent), 'session')}, kept: over a limit, but active within --grace"
     if found.young:
         yield f"{_sum(found.young)}, kept for now: no session refers to them, but they were modified within --grace"
     if found.unowned:
-        yield f"{_sum(found.unowned)}, kept: no session ever referred to them; --unowned removes them"
+        yield f"{_sum(found.unowned)}, kept: no session ever referred to them"
     if retention.max_bytes is not None and found.session_bytes > retention.max_bytes:
         yield f"the sessions that are kept take {found.session_bytes:,} bytes, more than {retention.max_bytes:,}"
     if found.sessions or found.blobs or found.leftovers:

@@ -97,7 +97,7 @@ def cut(text: str, chars: int) -> str:
 
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?) ?([A-Za-z]{0,3})", re.ASCII)
 _SECONDS: Mapping[str, float] = MappingProxyType(
-    {"": 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
+    {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 )
 _BYTES: Mapping[str, float] = MappingProxyType(
     {
@@ -147,7 +147,7 @@ def _moment(time: str) -> datetime | None:
 
 
 class Duration(_FloatType):
-    """A time such as ``30d``, ``24h``, ``90m`` or ``0``, in seconds, which are also the default unit."""
+    """A time such as ``30d``, ``24h``, ``90m`` or ``0``, in seconds. A number needs its unit."""
 
     name = "time"
 
@@ -155,7 +155,13 @@ class Duration(_FloatType):
         """Return the seconds."""
         if isinstance(value, float | int):
             return float(value)
-        found = _quantity(str(value), _SECONDS)
+        text = str(value).strip()
+        if text == "0":
+            return 0.0
+        if text.isdecimal():
+            units = f"write {text}d for days, {text}h for hours or {text}m for minutes"
+            return self.fail(f"{text} needs a unit: {units}", param, ctx)
+        found = _quantity(text, _SECONDS)
         return self.fail(f"{value!r} is not a time such as 30d, 24h, 90m or 0", param, ctx) if found is None else found
 
 

@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, NotFoundError, StorageError
+from buoyline.errors import ConfigError, CorruptError, LockTimeout, MessageError, StorageError
 from buoyline.maintenance.verify import verify
-from buoyline.messages import spell
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.workspace import Files, Status, layout
 from buoyline.workspace.blobs import DirectoryScan, ReferenceScanner
@@ -56,21 +55,16 @@ class ExpiredSession:
 class Retention:
     """Limits for sessions. A session that exceeds any limit is removed; without limits, all sessions are kept.
 
-    Sessions in `kept` are never removed, but count towards the limits. If there are many of them, more sessions remain
-    than a limit allows.
-
     Attributes:
         max_age_s: Sessions that were last active longer ago are removed.
         max_sessions: Only so many of the newest sessions are kept.
         max_bytes: The oldest sessions are removed until the rest takes no more: their files, and the blobs that they
             refer to, each once. Other blobs do not count, or they could expire every session.
-        kept: Session ids.
     """
 
     max_age_s: float | None = None
     max_sessions: int | None = None
     max_bytes: int | None = None
-    kept: frozenset[str] = field(default_factory=frozenset[str])
 
     def __post_init__(self) -> None:
         """Check the limits.
@@ -83,21 +77,20 @@ class Retention:
             if limit is not None and not limit >= 0:
                 raise ConfigError(name, f"{limit!r} is not 0 or more; None sets no limit")
 
-    def expired(
+    def exceeding(
         self, sessions: Sequence[SessionUsage], blob_bytes: Mapping[str, int], now_ns: int
     ) -> tuple[ExpiredSession, ...]:
-        """Return the sessions to remove, the least recently active first; of the same age, by id.
+        """Return the sessions that exceed a limit, the least recently active first; of the same age, by id.
 
         *blob_bytes* has the size of each blob, by its hash.
         """
         newest_first = sorted(sessions, key=lambda s: (-s.last_active_ns, s.session_id))
-        reasons: dict[str, str] = {}
+        going: dict[str, str] = {}
         for place, session in enumerate(newest_first):
             if self.max_age_s is not None and now_ns - session.last_active_ns > self.max_age_s * _NS:
-                reasons[session.session_id] = "age"
+                going[session.session_id] = "age"
             elif self.max_sessions is not None and place >= self.max_sessions:
-                reasons[session.session_id] = "count"
-        going = {session_id: reason for session_id, reason in reasons.items() if session_id not in self.kept}
+                going[session.session_id] = "count"
         staying = [session for session in newest_first if session.session_id not in going]
         going.update((session_id, "bytes") for session_id in self._over_bytes(staying, blob_bytes))
         return tuple(ExpiredSession(s, going[s.session_id]) for s in reversed(newest_first) if s.session_id in going)
@@ -111,11 +104,10 @@ class Retention:
         for session in reversed(newest_first):
             if total <= self.max_bytes:
                 break
-            if session.session_id not in self.kept:
-                users.subtract(session.blobs)
-                freed = sum(blob_bytes.get(blob, 0) for blob in session.blobs if not users[blob])
-                total -= session.size_bytes + freed
-                going.append(session.session_id)
+            users.subtract(session.blobs)
+            freed = sum(blob_bytes.get(blob, 0) for blob in session.blobs if not users[blob])
+            total -= session.size_bytes + freed
+            going.append(session.session_id)
         return going
 
 
@@ -125,33 +117,8 @@ def taken_bytes(sessions: Sequence[SessionUsage], blob_bytes: Mapping[str, int])
     return sum(session.size_bytes for session in sessions) + sum(blob_bytes.get(blob, 0) for blob in blobs)
 
 
-def former_reference_line(digest: str, until_ns: int) -> bytes:
-    """Return a line of ``data/.released.jsonl``: removed sessions referred to this blob until *until_ns*.
-
-    A blob without references may belong to a user who keeps no session here. This line says that it belonged to a
-    session, which was last active *until_ns*; if the blob was stored later, somebody else stored it.
-    """
-    return spell({"sha256": digest, "until_ns": until_ns}).encode("utf-8") + b"\n"
-
-
-def former_references(content: bytes) -> Mapping[str, int]:
-    """Return until when removed sessions referred to each blob, by its hash.
-
-    A damaged line is skipped: its blob then counts as one that no session referred to, and is kept.
-    """
-    found: dict[str, int] = {}
-    for line in content.splitlines():
-        try:
-            value = parse(line)
-        except MessageError:
-            continue
-        if is_object(value) and isinstance(value.get("sha256"), str) and isinstance(value.get("until_ns"), int):
-            found[value["sha256"]] = value["until_ns"]
-    return found
-
-
 GRACE_S = 24 * 60 * 60
-"""Younger blobs are kept, since their writer may be about to refer to them."""
+"""Younger sessions are kept, and younger blobs, since their writer may be about to refer to them."""
 
 _LOCK_TIMEOUT_S = 30.0
 # There is no lock that shows whether the writer of a new session, or of workspace.json, is still at work.
@@ -181,6 +148,7 @@ class GcReport:
         sessions: The least recently active first.
         blobs: By name.
         leftovers: Unfinished files, and removals of sessions that were interrupted and are now complete, by path.
+        recent: Ids of sessions that exceed a limit, and were active within the grace period: they were kept.
         young: Blobs without references that are too young to remove.
         unowned: Blobs that no session is known to have referred to since they were stored; kept unless asked for.
         locked: Ids of sessions whose lock was not free in time: they and their blobs were kept.
@@ -191,6 +159,7 @@ class GcReport:
     sessions: tuple[ExpiredSession, ...]
     blobs: tuple[FileUsage, ...]
     leftovers: tuple[FileUsage, ...]
+    recent: tuple[str, ...]
     young: tuple[FileUsage, ...]
     unowned: tuple[FileUsage, ...]
     locked: tuple[str, ...]
@@ -222,7 +191,7 @@ def collect(
     Args:
         workspace: The workspace to clean up.
         retention: None keeps all sessions.
-        grace_s: Files that are younger than this are kept.
+        grace_s: Sessions, blobs and leftovers that are younger than this are kept.
         unowned: Also remove blobs that no session has referred to since they were stored. Blobs of
             `LocalWorkspace.offload_data_block` are such blobs, and only its caller knows whether they are in use.
         dry_run: Change nothing.
@@ -231,7 +200,7 @@ def collect(
 
     Raises:
         ConfigError: *grace_s* is below 0.
-        NotFoundError: There is no workspace, or it lacks a session that *retention* names.
+        NotFoundError: There is no workspace.
         FormatVersionError: A newer buoyline wrote it.
         CorruptError: It cannot be known which blobs some session refers to; nothing was removed.
         LockTimeout: Writers stored blobs for the whole waiting time; nothing was removed.
@@ -260,36 +229,6 @@ def collect(
     if dry_run:
         return run.report(run.expired(), is_dry_run=True)
     return run.delete()
-
-
-@contextmanager
-def replacing(
-    workspace: LocalWorkspace, session_id: str, *, lock_timeout_s: float = _LOCK_TIMEOUT_S
-) -> Generator[None]:
-    """Move a session aside while the block writes a new one under its id, then remove the old one as `collect` does.
-
-    If the block wrote none, the old session is put back. Its blobs are removed by a later `collect`. Blocks; gc waits.
-
-    Raises:
-        NotFoundError: There is no such session.
-        CorruptError: The new session is written, but the workspace is damaged, so nothing is removed; a later gc does
-            it.
-        LockTimeout: A writer of the session, or gc, was at work for too long; or a later gc has to remove it, see
-            above.
-        StorageError: The file system refused.
-    """
-    files, upkeep, path = workspace.files, workspace.upkeep, workspace.session(session_id).directory
-    # Shared: gc would take the session for one whose removal was interrupted, and remove it with its blobs.
-    with upkeep.blobs_locked(lock_timeout_s, shared=True):
-        with upkeep.session_locked(session_id, lock_timeout_s):
-            hidden = upkeep.hide(path)
-        try:
-            yield
-        finally:
-            if not files.is_directory(path):
-                upkeep.show(hidden, path)
-    if files.is_directory(hidden):
-        collect(workspace, grace_s=_LONGEST_S, dry_run=False, lock_timeout_s=lock_timeout_s)
 
 
 class _Collector:
@@ -333,14 +272,17 @@ class _Collector:
                     except StorageError:
                         if sessions.exists(f"{layout.SESSIONS}/{name}"):  # else another gc removed it meanwhile
                             raise
-        for session_id in self._retention.kept:
-            if found_directory(self._files, session_id) not in self._sessions:
-                raise NotFoundError("session", session_id, "`buoyline sessions` lists those there are")
 
     def expired(self) -> tuple[ExpiredSession, ...]:
-        """Return the sessions that the policy removes."""
+        """Return the sessions to remove: those that exceed a limit and were not active within the grace period."""
+        return tuple(gone for gone in self._exceeding() if not self._is_recent(gone.session))
+
+    def _exceeding(self) -> tuple[ExpiredSession, ...]:
         sizes = {layout.digest_in(path) or "": status.st_size for path, status in self._blobs().items()}
-        return self._retention.expired(self._uses(), sizes, self._now_ns)
+        return self._retention.exceeding(self._uses(), sizes, self._now_ns)
+
+    def _is_recent(self, session: SessionUsage) -> bool:
+        return self._now_ns - session.last_active_ns < self._grace_ns
 
     def report(self, expired: Sequence[ExpiredSession], *, is_dry_run: bool) -> GcReport:
         """Report what is removed together with *expired*."""
@@ -357,6 +299,7 @@ class _Collector:
             sessions=tuple(expired),
             blobs=tuple(blobs["going"]),
             leftovers=tuple(sorted(self._leftovers(gone), key=lambda swept: swept.path)),
+            recent=tuple(over.session.session_id for over in self._exceeding() if self._is_recent(over.session)),
             young=tuple(blobs["young"]),
             unowned=tuple(blobs["unowned"]),
             locked=(),
@@ -383,7 +326,6 @@ class _Collector:
                 # The removal of blobs must be durable before that of the sessions that referred to them.
                 self._upkeep.sync_blobs()
             report = replace(report, leftovers=leftovers, locked=tuple(sorted(self._locked)))
-            self._remember_young(report, self._owned(expired))
         for path in removed:
             self._upkeep.remove(path)
         return report
@@ -444,18 +386,9 @@ class _Collector:
                     self._locked.add(session_id)
             yield session_id not in self._locked
 
-    def _remember_young(self, report: GcReport, owned: Mapping[str, int]) -> None:
-        """Record of the blobs that are kept only for their age that sessions referred to them."""
-        digests = dict.fromkeys(layout.digest_in(swept.path) or "" for swept in report.young)
-        lines = [former_reference_line(digest, owned[digest]) for digest in digests if digest in owned]
-        if not lines:
-            self._upkeep.remove(layout.RELEASED_FILE)
-        elif b"".join(lines) != self._released():
-            self._upkeep.replace(layout.RELEASED_FILE, lines)
-
     def _owned(self, expired: Sequence[ExpiredSession]) -> dict[str, int]:
         """Return until when removed sessions referred to each blob, those of this run included, by its hash."""
-        owned = dict(former_references(self._released()))
+        owned: dict[str, int] = {}
         ends = [(gone.session.blobs, gone.session.last_active_ns) for gone in expired]
         ends += [(scan.digests, scan.changed_ns) for scan in self._interrupted.values()]
         for digests, end_ns in ends:
@@ -514,10 +447,6 @@ class _Collector:
             for path, status in found.items()
             if layout.digest_in(path) is not None and stat.S_ISREG(status.st_mode)
         }
-
-    def _released(self) -> bytes:
-        is_there = self._files.size(layout.RELEASED_FILE) is not None
-        return self._files.read(layout.RELEASED_FILE) if is_there else b""
 
 
 def _entries(files: Files, directory: str) -> Mapping[str, Status]:

@@ -32,9 +32,6 @@ SEARCH: Final = ".search"
 
 SEARCH_INDEX: Final = ".search/words.sqlite"
 
-RELEASED_FILE: Final = "data/.released.jsonl"
-"""Blobs of removed sessions that gc keeps for a later run."""
-
 SESSION_FILE: Final = "session.json"
 CONTEXT_FILE: Final = "context.jsonl"
 JOURNAL_FILE: Final = "journal.jsonl"

@@ -223,8 +223,8 @@ class _Verification:
         if name.startswith(f"{layout.DATA}/{layout.TEMPORARY_PREFIX}"):
             self._findings.append(leftover(name))
             return False
-        if name in {layout.RELEASED_FILE, layout.DATA_TORN}:
-            self._findings += faults_of(name, status, is_directory=name == layout.DATA_TORN)
+        if name == layout.DATA_TORN:
+            self._findings += faults_of(name, status, is_directory=True)
             return False
         if layout.blob_behind(layout.reference_to(name)) is None:
             return False
