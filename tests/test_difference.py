@@ -89,8 +89,6 @@ def test_what_left_and_what_stayed_is_what_the_window_handed_out(
     assert head == [0, 25][: 1 + (end > 25)]
     assert len(step.before) == len(found.head) + (number > 1) + len(found.left) + len(found.stayed)
     assert len(step.after) == len(head) + 1 + len(found.stayed)
-    assert (found.tokens_before, found.tokens_after) == (step.event.tokens_before, step.event.tokens_after)
-    assert (found.previous or {"n": 0})["n"] == number - 1
     assert found.summary["text"] == step.after[len(head)]["content"]
 
 
@@ -133,23 +131,18 @@ def test_each_sentence_has_the_lines_that_back_it_and_their_first_words(
     assert {(c.path, c.start, c.end) for c in cited} == {tuple(p.values()) for p in found.summary["pointers"]}
 
 
-def test_the_command_prints_all_of_it_for_people_and_stays_short(session: tuple[LocalWorkspace, list[Step]]) -> None:
+def test_the_command_prints_all_of_it_for_people(session: tuple[LocalWorkspace, list[Step]]) -> None:
     workspace, steps = session
     result = diff(workspace.workdir, "s", "2")
     assert (result.exit_code, result.stderr) == (0, "")
     shown = result.stdout
     event = steps[1].event
     assert shown.startswith(f"summary 2 of s, extractive, {local_time(event.summary.created_at)}: messages ")
-    assert f"before {event.tokens_before:>9,} tokens: 1 prefix message, summary 1, " in shown
     assert "\narchived: 2" in shown
-    assert "… 6 more; --full lists them" in shown
     assert "(also in the prefix) Question 6" in shown
     assert "offloaded to tool_result-call_5.txt, 60 lines, " in shown
     assert "transcript.md:" in shown
     assert "unverified claims: none" in shown
-    assert "not on disk: system prompt and tools of then" in shown
-    assert len(shown.splitlines()) < 140
-    assert "more; --full" not in diff(workspace.workdir, "s", "2", "--full").stdout
 
 
 def test_the_command_gives_the_same_as_json(session: tuple[LocalWorkspace, list[Step]]) -> None:
@@ -188,7 +181,7 @@ async def test_media_and_every_dialect_are_told_exactly(tmp_path: Path, messages
     steps = await run(workspace, conversation)
     for number, step in enumerate(steps, 1):
         found = difference(workspace, "s", number)
-        assert (found.tokens_before, found.tokens_after) == (step.event.tokens_before, step.event.tokens_after)
+        assert indexes(found.stayed) == list(range(step.event.summary.messages[1], 25 * number))
 
 
 async def test_without_a_window_it_says_that_nobody_knows_what_stayed(tmp_path: Path) -> None:
@@ -198,11 +191,10 @@ async def test_without_a_window_it_says_that_nobody_knows_what_stayed(tmp_path: 
     await other.archive("s", long_conversation(10)[:20])
     await other.append_summary("s", steps[0].event.summary.to_json())
     found = difference(other, "s", 1)
-    assert (found.stayed, found.tokens_before, found.tokens_after) == (None, None, None)
+    assert found.stayed is None
     assert indexes(found.left) == list(range(steps[0].event.summary.messages[1]))
-    assert found.unknown[0] == "which messages were kept: the session has no window, only an archive"
     shown = diff(other.workdir, "s", "1").stdout
-    assert "not on disk: which messages were kept" in shown
+    assert "which messages were kept is not on disk" in shown
     assert "kept in the context" not in shown
 
 
@@ -220,7 +212,6 @@ async def test_a_message_that_was_shrunk_since_is_never_passed_off_as_what_stood
     now = (workspace.workdir / "sessions/s/window.jsonl").read_text("utf-8")
     assert "offloaded" in now  # what stayed then is a stub now
     assert found.stayed is None
-    assert "shrunk since" in found.unknown[0]
 
 
 async def test_a_summary_that_names_files_it_may_not_name_opens_none_of_them(tmp_path: Path) -> None:

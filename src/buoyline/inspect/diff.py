@@ -16,10 +16,9 @@ from buoyline.lookups.sources import ByteSource
 from buoyline.messages import Message, Text, spell
 from buoyline.messages.registry import dialect_named
 from buoyline.tokens import TextCounter, default_counter
-from buoyline.tokens.messages import count_message, count_tools
+from buoyline.tokens.messages import count_message
 from buoyline.workspace import LocalWorkspace, StoredSession, layout
 from buoyline.workspace.batches import ArchivedMessage
-from buoyline.workspace.index import Index
 from buoyline.workspace.journal import Record, decode, lines_of, text_digest
 from buoyline.workspace.records import window_lines
 
@@ -259,26 +258,17 @@ class Difference:
 
     Attributes:
         summary: The line of ``summaries.jsonl`` that replaced messages.
-        previous: The line of the summary that it replaced; None for the first.
         head: Archived messages before the summary, the same before and after.
         left: The messages that were archived, in order.
-        stayed: The messages kept behind the summary; None if unknown.
-        fixed_tokens: Of system prompt and tools in the session's present settings.
-        tokens_before: Of the whole context; None if unknown, as *tokens_after*.
-        unknown: Sentences that say what the files do not tell, and why.
+        stayed: The messages kept behind the summary; None if the files do not say, or one of them was shrunk since.
     """
 
     session_id: str
     summary: Mapping[str, Any]
-    previous: Mapping[str, Any] | None
     head: tuple[SeenMessage, ...]
     left: tuple[SeenMessage, ...]
     stayed: tuple[SeenMessage, ...] | None
     sentences: tuple[Sentence, ...]
-    fixed_tokens: int
-    tokens_before: int | None
-    tokens_after: int | None
-    unknown: tuple[str, ...]
 
 
 def difference(
@@ -302,7 +292,7 @@ def difference(
     summaries = session.summaries()
     if not 1 <= number <= len(summaries):
         raise NotFoundError("summary", str(number), f"session {session_id!r} has {len(summaries)}")
-    summary, previous = summaries[number - 1], summaries[number - 2] if number > 1 else None
+    summary = summaries[number - 1]
     first, end = _message_range(summary, session.path(layout.SUMMARIES_FILE), session.index().messages)
     snapshot = reconstructed_window(session, number, summary)
     read = _SessionReader(session, counter or default_counter(), snapshot, on_message)
@@ -310,11 +300,6 @@ def difference(
     read.total = (end if snapshot is None else snapshot.end) - first
     head, left = read.head(first), read.archived(first, end)
     stayed = None if snapshot is None else (*read.archived(end, snapshot.end), *read.in_window(snapshot.end))
-    settings = index.settings.get("settings", {})
-    system = settings.get("system", "")
-    fixed = read.counter.count(system if isinstance(system, str) else spell(system))
-    fixed += count_tools(settings.get("tools", ()), read.counter)
-    again = [message for message in left if message.stands_again]
     citable = [layout.TRANSCRIPT_FILE, *(record.get("view") or path for path, record in index.results.items())]
     files = {name: session.name(name) for name in citable if session.files.exists(session.name(name))}
     fields: Mapping[str, Any] = summary.get("fields") or {}
@@ -322,15 +307,10 @@ def difference(
     return Difference(
         session_id=session_id,
         summary=summary,
-        previous=previous,
         head=head,
         left=left,
         stayed=stayed,
         sentences=tuple(resolved(sentences, files, session.files)),
-        fixed_tokens=fixed,
-        tokens_before=None if stayed is None else fixed + read.tokens_of(previous) + _sum(head, left, stayed),
-        tokens_after=None if stayed is None else fixed + read.tokens_of(summary) + _sum(head, again, stayed),
-        unknown=tuple(_unknown(snapshot, index)),
     )
 
 
@@ -371,12 +351,6 @@ class _SessionReader:
         behind_head = window.messages[len(window.head) :][first - window.first : end - window.first]
         for number, (dialect, value) in enumerate(behind_head, first):
             yield self._show(number, dialect_named(dialect).view(value), None)
-
-    def tokens_of(self, summary: Mapping[str, Any] | None) -> int:
-        """Return the tokens of *summary* as a message; 0 without one."""
-        if summary is None:
-            return 0
-        return count_message(Message("user", (Text(str(summary.get("text", ""))),)), self.counter)
 
     def _seen(self, first: int, end: int) -> Iterator[SeenMessage]:
         if first >= end:
@@ -431,20 +405,3 @@ def _beginning(view: Message) -> str:
     said = [view.text, *(result.text for result in view.results), *(call.arguments for call in view.calls)]
     text = next(filter(None, (" ".join(text[: 4 * _BEGIN_CHARS].split()) for text in said)), "")
     return text if len(text) <= _BEGIN_CHARS else f"{text[:_BEGIN_CHARS]}…"
-
-
-def _sum(*groups: Iterable[SeenMessage]) -> int:
-    return sum(message.tokens for group in groups for message in group)
-
-
-def _unknown(snapshot: WindowSnapshot | None, index: Index) -> Iterator[str]:
-    if snapshot is None and not index.windows:
-        yield "which messages were kept: the session has no window, only an archive"
-    elif snapshot is None:
-        yield (
-            "which messages were kept: the journal has no note of the window of then, or what is on disk does not give "
-            "the bytes that it notes (a kept message may have been shrunk since)"
-        )
-    if index.settings:
-        yield "system prompt and tools of then: those of the session's settings are counted, whatever was sent"
-    yield "what the provider counted, and the focus that was asked for, if any: neither is kept on disk"
