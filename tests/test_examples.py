@@ -1,8 +1,6 @@
 """The examples run as a newcomer runs them, and print what they say they print."""
 
-import os
 import runpy
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -15,64 +13,34 @@ from frameworks import skip_without_frameworks_of
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAMES = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
-
 Run: TypeAlias = Callable[..., str]
 
 
-@pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.slow)])
-def run_with_framework(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    """Return what runs an example of a framework: here, where that is loaded, or as `run` does."""
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return what runs an example with its temporary files in a directory, and returns what it prints."""
 
     def run_here(name: str, *arguments: str, temporary: Path) -> str:
+        skip_without_frameworks_of(EXAMPLES / name)
         temporary.mkdir()
         monkeypatch.chdir(temporary)
-        run_in_this_process(name, *arguments, temporary=temporary, monkeypatch=monkeypatch)
+        monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
         return capsys.readouterr().out
 
-    return run if request.param == "alone" else run_here
-
-
-def run_in_this_process(name: str, *arguments: str, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_without_frameworks_of(EXAMPLES / name)
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    monkeypatch.setattr(sys, "argv", [name, *arguments])
-    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
-
-
-def run(name: str, *arguments: str, temporary: Path) -> str:
-    """Run an example with warnings as errors and its temporary files in *temporary*; return what it prints."""
-    skip_without_frameworks_of(EXAMPLES / name)
-    temporary.mkdir()
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-        cwd=temporary,
-        env={**os.environ, "TMPDIR": str(temporary), "PYTHONUTF8": "1"},
-    )
-    assert ran.stderr == ""
-    return ran.stdout
+    return run_here
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_leaves_nothing_behind_unless_it_is_given_a_directory(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_example_leaves_nothing_behind_unless_it_is_given_a_directory(name: str, tmp_path: Path, run: Run) -> None:
+    run(name, temporary=tmp_path / "temporary")
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_the_agent_loop_offloads_compresses_and_is_resumed_in_the_directory_it_is_given(
+    tmp_path: Path, run: Run
 ) -> None:
-    """In this process: what an example prints is looked at below, in processes of their own."""
-    monkeypatch.chdir(tmp_path)
-    run_in_this_process(name, temporary=tmp_path, monkeypatch=monkeypatch)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_example_fits_on_a_screen_or_two(name: str) -> None:
-    assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= 70
-
-
-def test_the_agent_loop_offloads_compresses_and_is_resumed_in_the_directory_it_is_given(tmp_path: Path) -> None:
     printed = run("agent_loop.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
     kinds = [line.split(":")[0] for line in printed.splitlines()]
     assert {"offloaded", "compacted", "agent", "resumed"} == set(kinds)
@@ -80,7 +48,7 @@ def test_the_agent_loop_offloads_compresses_and_is_resumed_in_the_directory_it_i
     assert (tmp_path / "kept" / "sessions" / "reader" / "window.jsonl").is_file()
 
 
-def test_inspecting_a_session_shows_its_files_and_the_lines_that_the_pointers_lead_to(tmp_path: Path) -> None:
+def test_inspecting_a_session_shows_its_files_and_the_lines_that_the_pointers_lead_to(tmp_path: Path, run: Run) -> None:
     printed = run("inspect_session.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
     parts = [line.split(":")[0] for line in printed.splitlines() if not line.startswith(" ")]
     assert parts == ["context.jsonl", "journal.jsonl", "transcript.md", "summaries.jsonl"]
@@ -89,10 +57,8 @@ def test_inspecting_a_session_shows_its_files_and_the_lines_that_the_pointers_le
     assert "Which buoy is deepest? Never round a depth." in followed
 
 
-def test_the_agent_of_agentscope_offloads_and_compresses_in_the_directory_it_is_given(
-    tmp_path: Path, run_with_framework: Run
-) -> None:
-    printed = run_with_framework("agentscope_agent.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
+def test_the_agent_of_agentscope_offloads_and_compresses_in_the_directory_it_is_given(tmp_path: Path, run: Run) -> None:
+    printed = run("agentscope_agent.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
     assert "ResultOffloaded" in printed
     assert "ContextCompressed" in printed
     assert printed.splitlines()[-1] == "agent: They all raise ValueError."
@@ -100,9 +66,9 @@ def test_the_agent_of_agentscope_offloads_and_compresses_in_the_directory_it_is_
 
 
 def test_the_strands_agent_offloads_compresses_and_goes_on_in_the_directory_it_is_given(
-    tmp_path: Path, run_with_framework: Run
+    tmp_path: Path, run: Run
 ) -> None:
-    printed = run_with_framework("strands_agent.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
+    printed = run("strands_agent.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
     sent = [int(line.split()[3].replace(",", "")) for line in printed.splitlines() if line.startswith("sent:")]
     assert len(sent) == 9
     assert max(sent) < 8_000

@@ -18,9 +18,6 @@ workdir_option = click.option(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON value; a range [A, B] of messages ends before B."
 )
-allow_option = click.option(
-    "--allow", "allowed", metavar="NAME", multiple=True, help="A manager, by its dotted name, that may be imported."
-)
 
 
 def existing_workspace(workdir: Path) -> LocalWorkspace:
