@@ -1,6 +1,7 @@
 """`ContextWindow`: the messages a model sees, kept under the limit of its window."""
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from buoyline.compression import Summarizer, Summary
     from buoyline.compression.plan import Plan
     from buoyline.compression.summarizers.callables import SummaryFunction
+    from buoyline.workspace import LocalWorkspace
 
 _WORTH_ASKING_TOKENS = 1_000
 """An agent that asks for a compaction gets none below that: the summary would take most of it."""
@@ -168,8 +170,31 @@ class ContextWindow:
         self._engine.compaction.preserves_words = self.management is not None
         self._follower = ListFollower(self._engine.compaction, self._dialect)
         self._is_open = False
+        self._owned: LocalWorkspace | None = None
         self._unread_until = 0
         self._translation = Translation()
+
+    @classmethod
+    async def open(cls, workspace: "Offloader | str | os.PathLike[str]", session_id: str, **settings: Any) -> Self:
+        """Continue the session *session_id* of a workspace, or begin it if there is none.
+
+        *workspace* may be its directory; `close` closes it then. *settings* are those of `ContextWindow`; what is left
+        out is as it was. Raises `ConfigError`, `CorruptError`.
+        """
+        from buoyline.workspace import LocalWorkspace  # noqa: PLC0415 - a window without a workspace needs none
+
+        owned: LocalWorkspace | None = None
+        if isinstance(workspace, (str, os.PathLike)):
+            workspace = owned = LocalWorkspace(os.fspath(workspace))
+        resumed = {name: value for name, value in settings.items() if name != "model"}
+        if settings.get("model") and settings.get("size") is None:
+            resumed["size"] = size_of(None, settings["model"])
+        try:
+            window = await cls.resume(workspace, session_id, **resumed)
+        except NotFoundError:
+            window = cls(session_id=session_id, offloader=workspace, **settings)
+        window._owned = owned
+        return window
 
     @classmethod
     async def resume(
@@ -238,6 +263,12 @@ class ContextWindow:
     def conversion(self) -> "Converted | None":
         """The last conversion of `resume(dialect=...)`, with its losses."""
         return self._translation.last
+
+    @property
+    def summary(self) -> "Summary | None":
+        """The summary in the context."""
+        found = self._context.whole.summary
+        return None if found is None else found.summary
 
     @property
     def tokens(self) -> int:
@@ -347,6 +378,24 @@ class ContextWindow:
         await self._settle(self.management)
         if self._context.log.finished_calls:
             await self._context.log.check(self._context.state)
+
+    async def close(self) -> None:
+        """Write added messages down, and close a workspace that `open` opened."""
+        await self.save()
+        if self._owned is not None:
+            await self._owned.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the window."""
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Close it."""
+        await self.close()
+
+    def send_beside(self, system: Any, tools: "Sequence[Any]") -> None:
+        """Count these from now on as the system prompt and tools of each request."""
+        self._context.budget.send_beside(system, list(tools))
 
     @_in_turn
     async def unpin(self, *indexes: int) -> None:

@@ -1,0 +1,37 @@
+"""`ContextWindow.open`: the one way into a session, whether it is new or not."""
+
+from pathlib import Path
+
+import pytest
+
+from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
+from buoyline.errors import ConfigError
+
+
+async def test_a_session_is_begun_and_continued_by_the_same_call(tmp_path: Path) -> None:
+    async with await ContextWindow.open(
+        tmp_path / "w", "s1", size=8_000, config=ContextConfig(trigger_ratio=0.5)
+    ) as first:
+        await first.add({"role": "user", "content": "Ahoy"})
+    async with await ContextWindow.open(str(tmp_path / "w"), "s1") as second:
+        assert second.messages == [{"role": "user", "content": "Ahoy"}]
+        assert (second.size, second.config.trigger_ratio) == (8_000, 0.5)
+    async with await ContextWindow.open(tmp_path / "w", "s1", model="gpt-4o") as third:
+        assert third.size == 128_000
+
+
+@pytest.mark.parametrize("kind", [LocalWorkspace, MemoryWorkspace])
+async def test_a_workspace_that_was_passed_stays_open(kind: type, tmp_path: Path) -> None:
+    workspace = kind(tmp_path) if kind is LocalWorkspace else kind()
+    for number in range(3):
+        async with await ContextWindow.open(workspace, "s1") as window:
+            assert window.added == number
+            await window.add({"role": "user", "content": f"message {number}"})
+
+
+async def test_a_setting_that_cannot_work_is_refused_for_a_new_session_as_for_an_old_one(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="size"):
+            await ContextWindow.open(tmp_path, "s1", size=-1)
+        async with await ContextWindow.open(tmp_path, "s1") as window:
+            await window.add({"role": "user", "content": "Ahoy"})
