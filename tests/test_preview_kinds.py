@@ -1,4 +1,3 @@
-import base64
 import json
 import re
 import struct
@@ -12,7 +11,6 @@ from buoyline.previews import preview
 from buoyline.previews.binary import binary_digest
 from buoyline.previews.diffs import diff_digest
 from buoyline.previews.digest import MAX_FACT_CHARS, Digest, common_folder, fact, rows
-from buoyline.previews.failures import trace_digest
 from buoyline.previews.listings import listing_digest
 from buoyline.previews.outlines import outline_digest
 from buoyline.previews.pages import page_digest
@@ -24,7 +22,6 @@ READERS: tuple[Callable[[Sequence[str]], Digest | None], ...] = (
     binary_digest,
     diff_digest,
     page_digest,
-    trace_digest,
     search_digest,
     listing_digest,
     outline_digest,
@@ -312,18 +309,6 @@ Some **words**, and a [link](https://example.org).
 ## End
 """
 
-TOML = """\
-[project]
-name = "x"
-version = "1"
-
-[tool.ruff]
-line-length = 120
-select = ["ALL"]
-
-[[tool.x]]
-a = 1
-"""
 
 YAML = """\
 name: CI
@@ -352,54 +337,6 @@ PAGE = """\
 <h3>Deeper</h3></body></html>
 """
 
-PYTHON_TRACE = """\
-INFO all is well
-Traceback (most recent call last):
-  File "/srv/app/main.py", line 12, in run
-    load(path)
-  File "/usr/lib/python3.11/json/__init__.py", line 293, in load
-    return loads(fp.read())
-ValueError: bad value %d
-"""
-
-JAVA_TRACE = """\
-Exception in thread "main" java.lang.IllegalStateException: bad state
-\tat java.base/java.util.Objects.requireNonNull(Objects.java:233)
-\tat com.acme.app.Service.run(Service.java:45)
-\tat com.acme.app.Main.main(Main.java:12)
-Caused by: java.lang.NullPointerException
-\tat com.acme.app.Repo.load(Repo.java:99)
-\t... 2 more
-"""
-
-JS_TRACE = """\
-TypeError: Cannot read properties of undefined (reading 'a')
-    at Object.<anonymous> (/srv/node_modules/express/lib/router.js:12:3)
-    at handler (/srv/app/src/index.js:40:11)
-    at async Promise.all (index 0)
-    at node:internal/main/run_main_module:23:47
-"""
-
-GO_TRACE = """\
-panic: runtime error: index out of range [5] with length 3
-
-goroutine 1 [running]:
-runtime.gopanic(0x1)
-\t/usr/local/go/src/runtime/panic.go:838 +0x207
-main.process(...)
-\t/home/me/app/main.go:17 +0x1d
-exit status 2
-"""
-
-RUST_TRACE = """\
-thread 'main' panicked at src/main.rs:12:5:
-index out of bounds: the len is 3 but the index is 7
-stack backtrace:
-   0: rust_begin_unwind
-             at /rustc/abc/library/std/src/panicking.rs:647:5
-   2: demo::main
-             at ./src/main.rs:12:5
-"""
 
 GREP = """\
 src/app/main.py:12:def run():
@@ -421,22 +358,10 @@ drwxr-xr-x 2 me me   4096 Jan  2 10:00 src
 lrwxrwxrwx 1 me me      9 Jan  2 10:00 link -> a.py
 """
 
-TREE = """\
-.
-├── src
-│   ├── app
-│   │   └── main.py
-│   └── lib.py
-├── tests
-│   └── test_main.py
-└── README.md
-
-3 directories, 4 files
-"""
 
 TEXTS = (
-    DIFF, GO, PYTHON, RUST, TYPESCRIPT, JAVA, RUBY, PHP, CSHARP, C, SHELL, SQL, MARKDOWN, TOML, YAML, PAGE,
-    PYTHON_TRACE, JAVA_TRACE, JS_TRACE, GO_TRACE, RUST_TRACE, GREP, LONG, TREE,
+    DIFF, GO, PYTHON, RUST, TYPESCRIPT, JAVA, RUBY, PHP, CSHARP, C, SHELL, SQL, MARKDOWN, YAML, PAGE,
+    GREP, LONG,
 )  # fmt: skip
 
 
@@ -548,7 +473,6 @@ def test_prose_that_quotes_a_diff_is_none() -> None:
         (SHELL, "shell", ["usage :4", "deploy :8"]),
         (SQL, "SQL", ["TABLE users :1", "VIEW active_users :6"]),
         (MARKDOWN, "Markdown", ["# Title :1", "## Use :5", "## End :16", "### Deep :14"]),
-        (TOML, "Sections", ["[project] :1", "[tool.ruff] :5", "[tool.x] :9"]),
         (YAML, "YAML", ["name: :1", "on: :2", "jobs: :5"]),
     ],
 )
@@ -568,17 +492,6 @@ def test_numbers_of_an_outline_are_of_the_lines_and_not_of_their_gutter() -> Non
     digest = read(outline_digest, f"Here is what `cat -n` says:\n{gutter}")
     assert digest.facts[0] == "Source code (Go, 23 lines; numbers here are of the lines; those in them are 1 less)"
     assert "type Greeter :9" in digest.facts[1]
-
-
-def test_a_small_made_script_names_what_keeps_its_name() -> None:
-    line = (
-        "var a=1;"
-        + "function b(c){return c=>!0}" * 300
-        + "class Emitter{}exports.highlight=function (a){return void 0};"
-    )
-    digest = read(outline_digest, f"/*! banner */\n{line}")
-    assert digest.facts[0] == "Source code (JavaScript, minified, 2 lines)"
-    assert digest.facts[1] == "Outline: Emitter :2, highlight :2"
 
 
 @pytest.mark.parametrize(
@@ -613,36 +526,6 @@ def test_a_program_that_holds_a_page_is_no_page() -> None:
     assert page_digest(["import x", *(f'print("{line}")' for line in PAGE.splitlines())]) is None
 
 
-def test_a_trace_of_python_is_found_once_with_the_frame_of_the_users_own_code() -> None:
-    text = "".join(PYTHON_TRACE % number for number in range(5))
-    digest = read(trace_digest, text)
-    assert digest.facts == ("Stack traces: 5, all alike", "Raised: ValueError x5 :7 at /srv/app/main.py:12 (run)")
-    assert [(found.number, found.weight, found.lines) for found in digest.findings] == [(7, 98.0, 5), (3, 85.0, 1)]
-
-
-def test_a_trace_behind_the_prefix_of_a_build_server_is_found() -> None:
-    text = "\n".join(f"test\tTests\t2026-01-22T03:01:03.5147460Z {line}" for line in PYTHON_TRACE.splitlines())
-    assert "ValueError :7 at /srv/app/main.py:12 (run)" in read(trace_digest, text).facts[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "message", "frame", "words"),
-    [
-        (JAVA_TRACE, 1, 3, "java.lang.IllegalStateException :1 at com.acme.app.Service.run(Service.java:45)"),
-        (JAVA_TRACE, 5, 6, "java.lang.NullPointerException :5 at com.acme.app.Repo.load(Repo.java:99)"),
-        (JS_TRACE, 1, 3, "TypeError :1 at /srv/app/src/index.js:40:11"),
-        (GO_TRACE, 1, 7, "index out of range [5] with length 3 :1 at /home/me/app/main.go:17"),
-        (RUST_TRACE, 1, 1, "the len is 3 but the index is 7 :1 at src/main.rs:12"),
-        ("E   assert 1 == 2\n\ntests/test_x.py:5: AssertionError\n", 1, 3, "AssertionError :1 at tests/test_x.py:5"),
-    ],
-)
-def test_traces_of_other_languages_are_read(text: str, message: int, frame: int, words: str) -> None:
-    digest = read(trace_digest, f"{text}")
-    assert words in " ".join(digest.facts)
-    assert message in numbers(digest, 98)
-    assert frame in numbers(digest, 85)
-
-
 def test_what_a_search_printed_is_counted_by_file() -> None:
     digest = read(search_digest, GREP)
     assert digest.facts[0] == "Search output: 3 hits and 3 lines around them in 2 files in src/app/"
@@ -665,12 +548,9 @@ def test_a_long_listing_says_what_is_largest() -> None:
     digest = read(listing_digest, LONG)
     assert digest.facts[0].startswith("Listing (long): 6 entries (5 files, 1 folder)")
     assert "core.dump 990 kB :4" in digest.facts[1]
-    assert [(found.number, found.note) for found in digest.findings if found.weight > 80] == [(4, "largest by far")]
 
 
-def test_a_tree_and_a_list_of_paths_say_what_lies_where() -> None:
-    digest = read(listing_digest, TREE)
-    assert digest.facts[0] == "Listing (tree): 7 entries (4 files, 3 folders)"
+def test_a_list_of_paths_says_what_lies_where() -> None:
     paths = "\n".join(["./README.md", *(f"./src/m{n}.py" for n in range(8)), *(f"./docs/d{n}.md" for n in range(3))])
     digest = read(listing_digest, paths)
     assert digest.facts == (
@@ -685,13 +565,6 @@ def test_the_steps_of_a_run_are_no_paths() -> None:
     assert listing_digest(steps.split("\n")) is None
 
 
-def test_the_state_of_a_working_tree_shows_what_is_in_conflict() -> None:
-    text = "## main\n M src/a.py\n M src/b.py\n?? new.txt\nUU src/c.py\nA  src/d.py\n"
-    digest = read(listing_digest, text)
-    assert digest.facts[0] == "State of a working tree: 2 modified, 1 untracked, 1 in conflict, 1 added"
-    assert numbers(digest, 90) == {5}
-
-
 def png() -> bytes:
     return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 640, 480) + bytes(range(256)) * 20
 
@@ -704,27 +577,11 @@ def test_bytes_are_told_from_text_however_they_were_decoded() -> None:
         obeys(digest, text.count("\n") + 1)
 
 
-def test_bytes_in_base64_or_hexadecimal_are_known_by_their_first() -> None:
-    spelled = base64.b64encode(png()).decode()
-    assert read(binary_digest, spelled).facts[0].startswith("Binary data: PNG image, 640 x 480, in base64, ")
-    assert read(binary_digest, png().hex()).facts[0].startswith("Binary data: PNG image, 640 x 480, in hexadecimal, ")
-    uri = f"data:image/webp;base64,{spelled}"
-    assert "image/webp" in read(binary_digest, uri).facts[0]
-
-
 def test_what_can_be_read_in_bytes_is_shown() -> None:
     noise = "\x00\x01\x02\ufffd\ufffd" * 40
     digest = read(binary_digest, f"\x7fELF{noise}\x00/lib64/ld-linux-x86-64.so.2\x00{noise}")
     assert digest.facts[1] == 'Longest strings: "/lib64/ld-linux-x86-64.so.2" :1'
     assert digest.facts[0].startswith("Binary data: ELF program")
-
-
-def test_text_in_utf_16_and_a_list_of_digests_are_no_unknown_bytes() -> None:
-    text = "plain words\n".encode("utf-16-le").decode() * 20
-    digest = binary_digest(text.split("\n"))
-    assert digest is not None
-    assert digest.facts[0].startswith("Text in UTF-16")
-    assert binary_digest([f"{n:064x}" for n in range(1 << 200, (1 << 200) + 20)]) is None
 
 
 def test_rows_say_how_much_they_leave_out() -> None:

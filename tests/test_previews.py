@@ -71,12 +71,6 @@ def test_the_one_line_unlike_all_others_is_shown_wherever_it_stands(kind: str, s
     assert f"\n{place + 1}: ~~ zephyr quokka balloon ~~" in shown
 
 
-def test_a_count_that_jumps_is_shown_with_what_the_others_are() -> None:
-    lines = [f"flushed {n % 17 + 3} pages" for n in range(400)]
-    lines[222] = "flushed 90210 pages"
-    assert "223: flushed 90210 pages <<< 90210: others 3 to 19" in preview("\n".join(lines), 150, COUNTER)
-
-
 def test_an_error_that_is_repeated_is_shown_once_with_how_often_and_where() -> None:
     lines = list(LOG)
     for place in (100, 300, 500, 700, 800):
@@ -319,15 +313,6 @@ def test_lines_that_are_equally_rare_come_in_their_order_whatever_the_hash_seed(
     assert rare == [*range(first, first + 5)]
 
 
-def test_a_number_that_is_the_same_in_all_lines_but_one_is_named() -> None:
-    lines = [f"step {number} of 400 exit 0 after {number % 9} s" for number in range(300)]
-    lines[137] = "step 137 of 400 exit 13 after 2 s"
-    content = "\n".join(lines).encode()
-    shapes = Shapes()
-    shapes.read(content, content.split(b"\n"), 1)
-    assert [(found.number, found.note) for found in outlier_lines(shapes)] == [(138, "13: others 0 to 0")]
-
-
 def test_an_odd_value_comes_with_the_rest_of_its_record_and_unusual_keys_first() -> None:
     records = [dict(record) for record in RECORDS]
     records[313] = {"id": 313, "state": "open", "size": 7, "tags": [], "lost_at": "noon"}
@@ -364,44 +349,12 @@ def test_a_document_that_breaks_off_at_its_end_is_still_a_document(*, wrapped: b
     assert "[90]" in shown
 
 
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        "2026-01-05 10:08:20.123  ERROR 93 --- [  worker-1] c.e.shop.Till   : ",
-        'time="2026-01-05 10:08:20" level=error msg="',
-        "E0105 10:08:20.123456 93 till.go:40] ",
-        "E0105 10:08:20.123456      93 till.go:40] ",
-        "[2026-01-05 10:08:20,123: ERROR/ForkPoolWorker-2] ",
-        "E, [2026-01-05T10:08:20.123456 #93] ",
-    ],
-)
-def test_a_log_line_begins_with_its_message(prefix: str) -> None:
-    usual = prefix.replace("ERROR", "INFO").replace("error", "info").replace("E0105", "I0105")
-    lines = [f"{usual}{'abcdefg'[n % 7]} served {n}{', again' * (n % 2)}" for n in range(900)]
-    lines[500] = f"{prefix}the till is gone"
-    assert f"\n501:{len(prefix) + 1}: the till is gone" in preview("\n".join(lines), 150, COUNTER)
-
-
-def test_a_message_that_most_lines_repeat_is_no_prefix() -> None:
-    lines = [f'E0105 10:08:20.123456 93 till.go:40] "Unhandled" err="dial http://shop:80: {n}"' for n in range(90)]
-    assert '\n1:38: "Unhandled" err="dial http://shop:80: 0" <<<' in preview("\n".join([*lines, "bye"]), 150, COUNTER)
-
-
 def test_errors_in_pairs_are_told_apart_by_their_messages() -> None:
     said = ["disk full", "no route", "bad sum", "lost node", "stale lock"]
     lines = [f'time="10:00:{n:02}" level=error msg="{message}" part=a' for n, message in enumerate(said)]
     shown = preview("\n".join([*lines, *["done"] * 60]), 70, COUNTER)
     assert "more like it" not in shown
     assert "errors or warnings" in shown
-
-
-def test_the_prefix_of_log_lines_is_named_once() -> None:
-    lines = [f"2026-01-05 10:{n // 60:02}:{n % 60:02} host-a shop[7]: served {n}" for n in range(900)]
-    lines[500] = "2026-01-05 10:08:20 host-a shop[7]: ERROR no answer from the till"
-    shown = preview("\n".join(lines), 150, COUNTER)
-    assert 'Left out of the lines below: "2026-01-05 10:00:00 host-a shop[7]: " and the like' in shown
-    assert "\n501:37: ERROR no answer from the till" in shown
-    assert shown.count("host-a") == 1
 
 
 @pytest.mark.parametrize("begin", ["+", "-", " "])

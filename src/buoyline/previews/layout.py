@@ -20,17 +20,13 @@ from buoyline.previews.digest import (
     shortened_end,
     without_color,
 )
-from buoyline.previews.lines import MAX_SHOWN_CHARS, LineExcerpt, LinePlace, LinePrefix
+from buoyline.previews.lines import MAX_SHOWN_CHARS, LineExcerpt, LinePlace
 from buoyline.previews.source import visible
 from buoyline.tokens import TextCounter
 
 _NUMBERED = re.compile(r"([1-9][0-9]{0,15})(?::([1-9][0-9]{0,15}))?: (.*)", re.DOTALL)
 _MARK = " <<< "
-# Stubs of earlier versions name the characters that are missing in each row, or spell the mark of a cut out.
-_CUT = re.compile(
-    r"(.*)(?: \u2026(?:\+([1-9][0-9]{0,15}))?| \[\.\.\. ([1-9][0-9]{0,2}(?:,[0-9]{3}){0,5}) more characters\])",
-    re.DOTALL,
-)
+_CUT = re.compile(r"(.*) \u2026(?:\+([1-9][0-9]{0,15}))?", re.DOTALL)
 _LEAST_NAMED_CHARS = 1_000
 _LEAST_CUT_CHARS = 12
 # Blanks take hardly a token, and the place of a message says little without the message.
@@ -77,10 +73,10 @@ class PreviewLine(NamedTuple):
         return PreviewLine(self.number, self.text[:chars], self.cut_chars + cut, self.column, mark)
 
 
-def preview_line(number: int, excerpt: LineExcerpt, mark: str = "", skipped: int = 0) -> PreviewLine:
-    """Return a part of line *number* as a row, without its first *skipped* characters."""
+def preview_line(number: int, excerpt: LineExcerpt, mark: str = "") -> PreviewLine:
+    """Return a part of line *number* as a row."""
     rest = max(excerpt.chars - excerpt.first - len(excerpt.text), 0)
-    return PreviewLine(number, without_color(excerpt.text[skipped:]), rest, excerpt.first + skipped + 1, mark)
+    return PreviewLine(number, without_color(excerpt.text), rest, excerpt.first + 1, mark)
 
 
 def parse_preview(body: str) -> list[PreviewLine]:
@@ -92,7 +88,7 @@ def parse_preview(body: str) -> list[PreviewLine]:
     for row in filter(None, map(_NUMBERED.fullmatch, body.split("\n"))):
         text, _, mark = row[3].partition(_MARK)
         cut = _CUT.fullmatch(text)
-        shown, cut_chars = (text, 0) if cut is None else (cut[1], int((cut[2] or cut[3] or "1").replace(",", "")))
+        shown, cut_chars = (text, 0) if cut is None else (cut[1], int(cut[2] or "1"))
         parsed.append(PreviewLine(int(row[1]), shown, cut_chars, int(row[2] or 1), mark))
     return parsed
 
@@ -172,7 +168,6 @@ _OUTER = 90.5
 _FILLING = 60.0
 _WANTED = 66.0
 _FACT = 94.0
-_PREFIX = 79.0
 _MORE_FACTS = 73.0
 _PARTS = 66.0
 _ALERT = 90.0
@@ -180,8 +175,6 @@ _HEAD_SHARE = 0.6
 _LAST_CHARS = 100
 _TOKENS_PER_ROW = 4
 _MOST_CHARS_PER_TOKEN = 6
-_LEAST_PREFIXED = 3
-_PREFIX_CHARS = 60
 _MOST_NUMBERS = 8
 _LEAST_SPAN = 3
 
@@ -240,7 +233,6 @@ class PreviewPlan(NamedTuple):
     grouped: Sequence[Finding]
     total: int
     most: int
-    prefix: LinePrefix | None
     is_free: bool
 
     @property
@@ -250,12 +242,10 @@ class PreviewPlan(NamedTuple):
         return frozenset((finding.number, finding.column) for finding in wanted)
 
 
-def plan_preview(
-    digest: Digest, total: int, chars: int, max_tokens: int, prefix: LinePrefix | None = None
-) -> PreviewPlan:
+def plan_preview(digest: Digest, total: int, chars: int, max_tokens: int) -> PreviewPlan:
     """Choose the lines that may be shown: findings, first and last lines, at most one per four tokens.
 
-    The text has *total* lines and *chars* characters. A *prefix* of nearly all lines is named once and left out.
+    The text has *total* lines and *chars* characters.
     """
     most = max(max_tokens // _TOKENS_PER_ROW, 2)
     # The first fact describes the whole text; the others weigh less than an outlier.
@@ -276,7 +266,7 @@ def plan_preview(
     if total == 1 and chars > MAX_SHOWN_CHARS:
         outer.append(Finding(1, _OUTER, max(chars - _LAST_CHARS, 0)))
     findings = by_place([*digest.findings, *outer, *tail])
-    return PreviewPlan(facts, findings, _grouped(findings), total, most, prefix, digest.is_free)
+    return PreviewPlan(facts, findings, _grouped(findings), total, most, digest.is_free)
 
 
 def _grouped(findings: Sequence[Finding]) -> list[Finding]:
@@ -345,13 +335,11 @@ def _taken_rows(
 ) -> list[_PreviewRow]:
     """Return the rows that fit, the heaviest first; *least* are the widths if there is little room."""
     rows = [*plan.facts]
-    named = _named_prefix(plan.prefix, lines)
     for finding in findings[: plan.most]:
         excerpt = lines.get((finding.number, finding.column))
         # A place megabytes into a line was not read, so it cannot be shown.
         if excerpt is not None and (excerpt.text or not finding.column):
-            rows.append(_row(finding, excerpt, plan.prefix if named else None))
-    rows += [_PreviewRow(_PREFIX, named)] if named else []
+            rows.append(_row(finding, excerpt))
     rows.sort(key=lambda row: -row.weight)
     widths = _widths(rows, budget, least)
     taken = _rows_that_fit(rows, widths, budget, _last_row(plan.total, plan.total, ()))
@@ -360,19 +348,7 @@ def _taken_rows(
     return taken
 
 
-def _named_prefix(prefix: LinePrefix | None, lines: Mapping[LinePlace, LineExcerpt]) -> str:
-    """Return the row that names the prefix of the lines; empty if it saves nothing."""
-    if prefix is None:
-        return ""
-    starts = [excerpt.text for (_, column), excerpt in sorted(lines.items()) if not column]
-    prefixed = [text for text in starts if prefix.chars_in(text)]
-    if len(prefixed) < _LEAST_PREFIXED:
-        return ""
-    example = shortened_end(prefixed[0][: prefix.chars_in(prefixed[0])], _PREFIX_CHARS)
-    return f'Left out of the lines below: "{visible(example)}" and the like'
-
-
-def _row(finding: Finding, excerpt: LineExcerpt, prefix: LinePrefix | None) -> _PreviewRow:
+def _row(finding: Finding, excerpt: LineExcerpt) -> _PreviewRow:
     marks = [visible(" ".join(finding.note.split()))] if finding.note else []
     if finding.lines > 1:
         like = f"{finding.lines - 1:,} more like it"
@@ -380,8 +356,7 @@ def _row(finding: Finding, excerpt: LineExcerpt, prefix: LinePrefix | None) -> _
         if len(numbers) < finding.lines - 1:
             numbers.insert(-1 if len(numbers) >= _LEAST_SPAN else len(numbers), "...")
         marks.append(f"{like}: {', '.join(numbers)}" if finding.similar else f"\u00d7{finding.lines:,}")
-    skipped = prefix.chars_in(excerpt.text) if prefix is not None and not excerpt.first else 0
-    return _PreviewRow(finding.weight, line=preview_line(finding.number, excerpt, "; ".join(marks), skipped))
+    return _PreviewRow(finding.weight, line=preview_line(finding.number, excerpt, "; ".join(marks)))
 
 
 def _widths(rows: Sequence[_PreviewRow], budget: PreviewBudget, least: tuple[int, int, int]) -> tuple[int, int, int]:

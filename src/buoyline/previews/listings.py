@@ -1,4 +1,4 @@
-"""Listings of files: ``ls -l``, ``find``, ``tree``, ``du``, ``tar tv``, searches for names, and ``git status``."""
+"""Listings of files: ``ls -l``, ``find``, ``du``, ``tar tv``, and searches for names."""
 
 import re
 from collections import Counter
@@ -11,7 +11,6 @@ _LINE_CHARS = 1_000
 _LEAST = 0.85
 _LEAST_LINES = 5
 _LARGEST = 5
-_FAR = 10
 _MOST_LEVELS = 8
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 
@@ -22,32 +21,12 @@ _LONG = re.compile(
     r"|\S{1,10}\s{1,3}\S{1,6}\s{1,3}(?:\d\d:\d\d(?::\d\d)?|\d{4})(?: \d{4})?)\s{1,3}(\S.{0,800})"
 )
 _SIZED = re.compile(r"(\d[\d.]{0,15})([KMGTP]?)\t(\S.{0,800})$")
-_BRANCH = re.compile(r"([\u2502|\s\u00a0]{0,200})(?:[\u251c\u2514]\u2500{2}|[|`]--)[\s\u00a0](.{1,800})")
 # The count of a step, such as "[3/40] copying part 3", is no folder.
 _PATH = re.compile(
     r"(?!\[ {0,3}\d{1,6}/\d)(?:\.{0,2}/|~/|[A-Za-z]:\\)?[^\s:*?\"<>|=;,(){}/][^:*?\"<>|={};]{0,600}$|\.{0,2}/$|\.$"
 )
 _FOLDER = re.compile(r"(\S.{0,600}):$")
 _SUMMARY = re.compile(r"total \d|\d{1,9} director(?:y|ies)(?:, \d{1,9} files?)?$|\s*$")
-_STATUS = re.compile(r"([ MADRCUT?!]{2}) (\S.{0,600})")
-_LONG_STATUS = re.compile(
-    r"\s{1,8}(modified|new file|deleted|renamed|copied|typechange|both \w{2,9}|(?:added|deleted) by (?:us"
-    r"|them)):\s{1,8}(\S.{0,600})"
-)
-_STATUS_HEAD = re.compile(r"## ")
-_LONG_STATUS_REST = re.compile(r"\t|On branch|Your branch|Changes |Untracked|  \(use|Unmerged|no changes")
-_CONFLICTS = frozenset({"UU", "AA", "DD", "AU", "UA", "DU", "UD"})
-_IN_CONFLICT = "in conflict"
-_STATES = {
-    "M": "modified",
-    "A": "added",
-    "D": "deleted",
-    "R": "renamed",
-    "C": "copied",
-    "T": "typechange",
-    "?": "untracked",
-    "!": "ignored",
-}
 
 
 class _Entry(NamedTuple):
@@ -61,7 +40,7 @@ def listing_digest(lines: Sequence[str]) -> Digest | None:
     """Summarize a listing: number of files, kinds, folders and the largest files.
 
     Returns:
-        Counts, and findings for the largest files or for files in conflict. None if the text is not a listing.
+        Counts, and findings for the largest files. None if the text is not a listing.
     """
     sample = sampled(lines)
     if len(sample) < _LEAST_LINES:
@@ -77,41 +56,6 @@ def _is_path(line: str) -> bool:
         return False
     # A path with spaces has folders or an extension; a sentence has neither.
     return "/" in line or "\\" in line or (" " not in line and "." in line[1:-1] and line[-1] not in ".,;)")
-
-
-def _status(lines: Sequence[str]) -> Digest | None:
-    entries = list[tuple[int, str, str]]()
-    for number, line in enumerate(lines, 1):
-        if (match := _STATUS.match(line[:_LINE_CHARS])) is not None:
-            code = match[1]
-            state = _IN_CONFLICT if code in _CONFLICTS else _STATES.get(code.strip()[:1], "other")
-            entries.append((number, state, match[2]))
-    return _states_digest(entries)
-
-
-def _long_status(lines: Sequence[str]) -> Digest | None:
-    if not any(line.startswith(("On branch", "Changes ", "HEAD detached")) for line in lines[:20]):
-        return None
-    entries, untracked = list[tuple[int, str, str]](), list[tuple[int, str, str]]()
-    for number, line in enumerate(lines, 1):
-        if (match := _LONG_STATUS.match(line[:_LINE_CHARS])) is not None:
-            is_conflict = match[1].startswith("both") or " by " in match[1]
-            entries.append((number, _IN_CONFLICT if is_conflict else match[1], match[2]))
-        elif line.startswith("\t"):
-            untracked.append((number, "untracked", line.strip()))
-    return _states_digest([*entries, *untracked])
-
-
-def _states_digest(entries: Sequence[tuple[int, str, str]]) -> Digest | None:
-    """Count the states and the folders of files, each with its line number, state and path."""
-    if not entries:
-        return None
-    states = Counter(state for _, state, _ in entries)
-    places = Counter(path.split("/", 1)[0] + "/" if "/" in path else "." for _, _, path in entries)
-    counts = ", ".join(f"{count:,} {state}" for state, count in states.most_common())
-    by_place = rows("By folder", (f"{place} {count:,}" for place, count in places.most_common(12)), most=1)
-    conflicts = [Finding(number, 90.0, note=_IN_CONFLICT) for number, state, _ in entries if state == _IN_CONFLICT]
-    return Digest((fact(f"State of a working tree: {counts}"), *by_place), tuple(conflicts[:10]))
 
 
 def _long(lines: Sequence[str]) -> Digest | None:
@@ -136,23 +80,6 @@ def _sized(lines: Sequence[str]) -> Digest | None:
     return _digest("sizes", [entry._replace(is_folder=entry.is_folder or entry.path in folders) for entry in entries])
 
 
-def _tree(lines: Sequence[str]) -> Digest | None:
-    entries, folders = list[_Entry](), list[str]()
-    for number, line in enumerate(lines, 1):
-        found = _BRANCH.match(line[:_LINE_CHARS])
-        if found is None:
-            continue
-        depth = len(found[1]) // 4
-        name = found[2].strip()
-        is_child = bool(entries) and depth > len(folders) - 1
-        if is_child:
-            entries[-1] = entries[-1]._replace(is_folder=True)
-        del folders[depth:]
-        folders.append(name.rstrip("/"))
-        entries.append(_Entry(number, "/".join(folders[-12:]), name.endswith("/")))
-    return _digest("tree", entries)
-
-
 def _paths(lines: Sequence[str]) -> Digest | None:
     if share(sum("/" in line or "\\" in line for line in lines), len(lines)) < _LEAST / 2:
         return None
@@ -170,10 +97,7 @@ def _any_of(*patterns: re.Pattern[str]) -> re.Pattern[str]:
 
 _FORMS: tuple[tuple[re.Pattern[str], Callable[[Sequence[str]], Digest | None]], ...] = (
     (_any_of(_LONG, _SUMMARY, _FOLDER), _long),
-    (_any_of(_BRANCH, _SUMMARY), _tree),
     (_SIZED, _sized),
-    (_any_of(_STATUS, _STATUS_HEAD), _status),
-    (_any_of(_LONG_STATUS, _LONG_STATUS_REST), _long_status),
 )
 
 
@@ -194,12 +118,7 @@ def _digest(form: str, entries: Sequence[_Entry]) -> Digest | None:
     endings = Counter(_extension(entry.path) for entry in files).most_common(8)
     if len(endings) > 1:
         facts += rows("By ending", (f"{ending} {count:,}" for ending, count in endings), most=1, chars=120)
-    findings = list[Finding]()
-    for place, entry in enumerate(largest):
-        following = largest[place + 1].size_bytes if place + 1 < len(largest) else entry.size_bytes
-        is_far = place == 0 and entry.size_bytes > _FAR * max(following, 1)
-        note = "largest by far" if is_far else ""
-        findings.append(Finding(entry.number, 84.0 if is_far else 62.0 - place, note=note))
+    findings = [Finding(entry.number, 62.0 - place) for place, entry in enumerate(largest)]
     names = frozenset(entry.number for entry in entries)
     return Digest(tuple(facts), tuple(findings), quoted=names, is_free=True)
 

@@ -1,16 +1,15 @@
 """Outliers: lines, and values of a column, that differ from all others of their text.
 
 A text is reduced to its *shapes*: lines without digits and without the letters of hexadecimal numbers. A log of a
-million lines has a few dozen shapes; their counts find the lines that are unlike all others. Among lines of one shape,
-as among the records of a document, values at the same place form a column, and a value that differs in it is an
-outlier. All searches are pure, and linear in the number of values except for one sort.
+million lines has a few dozen shapes; their counts find the lines that are unlike all others. Values at the same place
+of the records of a document form a column, and a value that differs in it is an outlier. All searches are pure, and
+linear in the number of values except for one sort.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from math import fsum, isfinite
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -19,7 +18,6 @@ from buoyline.previews.source import CONTINUED
 
 _MAX_SHAPES = 10_000
 _SHAPE_BYTES = 160
-_MAX_SAMPLE = 2_500
 _MAX_RARE = 4_000
 
 _LETTERS: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -30,10 +28,6 @@ _WORDS: Final = bytes(
     code + 32 if 65 <= code <= 90 else code if chr(code).isalpha() or code >= 0x80 or code == 10 else 32  # noqa: PLR2004 - ASCII
     for code in range(256)
 )
-_FIELDS: Final = bytes(
-    code if chr(code).isalnum() or code >= 0x80 or code in b"._\n" else 32  # noqa: PLR2004 - ASCII
-    for code in range(256)
-)
 
 _FORM: Final = bytes(
     97 if chr(code).isalpha() or code >= 0x80 else 48 if chr(code).isdigit() else code  # noqa: PLR2004 - ASCII
@@ -42,95 +36,53 @@ _FORM: Final = bytes(
 _BEGINNING_BYTES = 6
 
 _LEAST_LINES = 8
-# The usual forms must cover this share of a text before a line of another form is an outlier.
-_REGULAR = 0.88
-_MAX_FINDINGS = 12
 _MOST_RARE = 5
 _LEAST_SCORE = 2.4
 _RARE_WEIGHT = 74.0
 _RARE_SHARE = 400
 _LEAST_WORDS = 3
-_LEAST_LETTERS = 3
 _MAX_SCORED = 400
-_MOST_FIELDS = 24
-_AFTER_DIGITS: Final = chr(ord("9") + 1)
 _CONTINUED: Final = CONTINUED.encode()
 
 
 @dataclass(slots=True)
 class Shapes:
-    """The shapes of the lines of a text, and a sample of its lines.
+    """The shapes of the lines of a text.
 
     Attributes:
         counts: The lines of each shape.
         first: The number and the first 160 bytes of the first line of each shape.
-        sample: The numbers and bytes of lines from everywhere, the longest of each block among them.
         is_full: Whether there are more shapes than are kept; then only the first lines were counted.
     """
 
     counts: Counter[bytes] = field(default_factory=Counter[bytes])
     first: dict[bytes, tuple[int, bytes]] = field(default_factory=dict[bytes, tuple[int, bytes]])
-    sample: list[tuple[int, bytes]] = field(default_factory=list[tuple[int, bytes]])
     is_full: bool = False
-    _step: int = 1
 
     def read(self, block: bytes, lines: Sequence[bytes], number: int) -> None:
         """Add the *lines* of *block*; the first of them has this *number*."""
-        if not self.is_full:
-            shapes = block.translate(None, _HEX).split(b"\n")
-            counts = Counter(shapes)
-            where = dict(zip(reversed(shapes), range(len(shapes) - 1, -1, -1), strict=True))
-            fresh = [shape for shape in counts if shape not in self.first]
-            self.is_full = len(fresh) > _MAX_SHAPES - len(self.first)
-            for shape in fresh[: _MAX_SHAPES - len(self.first)]:
-                self.first[shape] = (number + where[shape], lines[where[shape]][:_SHAPE_BYTES])
-            if self.is_full:
-                counts = Counter({shape: counts[shape] for shape in self.first if shape in counts})
-            self.counts.update(counts)
-        sizes = list(map(len, lines))
-        longest = sizes.index(max(sizes))
-        places = range(-number % self._step, len(lines), self._step)
-        while len(self.sample) + len(places) + (longest not in places) > _MAX_SAMPLE:
-            self._step *= 2
-            self.sample = [line for line in self.sample if line[0] % self._step == 0]
-            places = range(-number % self._step, len(lines), self._step)
-        self.sample += [(number + place, lines[place][:_SHAPE_BYTES]) for place in sorted({longest, *places})]
+        if self.is_full:
+            return
+        shapes = block.translate(None, _HEX).split(b"\n")
+        counts = Counter(shapes)
+        where = dict(zip(reversed(shapes), range(len(shapes) - 1, -1, -1), strict=True))
+        fresh = [shape for shape in counts if shape not in self.first]
+        self.is_full = len(fresh) > _MAX_SHAPES - len(self.first)
+        for shape in fresh[: _MAX_SHAPES - len(self.first)]:
+            self.first[shape] = (number + where[shape], lines[where[shape]][:_SHAPE_BYTES])
+        if self.is_full:
+            counts = Counter({shape: counts[shape] for shape in self.first if shape in counts})
+        self.counts.update(counts)
 
 
 def outlier_lines(shapes: Shapes) -> list[Finding]:
-    """Find lines of another form than all others, lines of rare words, and values that differ within one shape."""
-    total = sum(shapes.counts.values()) - shapes.counts.get(b"", 0)
-    if total < _LEAST_LINES:
-        return []
-    return [*_odd_forms(shapes, total), *_rare_lines(shapes), *_odd_fields(shapes)]
-
-
-def _odd_forms(shapes: Shapes, total: int) -> list[Finding]:
-    """Find the lines whose punctuation no other line has, in a text of a few forms such as a log or a listing."""
-    names = [shape for shape in shapes.counts if shape and not shape.isspace()]
-    if not names:
-        return []
-    forms = b"\n".join(names).translate(None, _LETTERS + _HIGH).split(b"\n")
-    counts = defaultdict[bytes, int](int)
-    for shape, form in zip(names, forms, strict=True):
-        counts[form] += shapes.counts[shape]
-    usual = sum(count for count in counts.values() if count > max(2, total // 100))
-    if usual < _REGULAR * total:
-        return []
-    rare = sorted(
-        (counts[form], shapes.first[shape][0])
-        for shape, form in zip(names, forms, strict=True)
-        if counts[form] <= 2 and len(shape) - len(form) >= _LEAST_LETTERS  # noqa: PLR2004 - twice may be chance
-    )
-    weight = 86.0 if len(rare) <= 4 else 74.0 if len(rare) <= _MAX_FINDINGS else 45.0  # noqa: PLR2004 - a few are odd
-    return [Finding(number, weight - count, note=OUTLIER_NOTE) for count, number in rare[:_MAX_FINDINGS]]
-
-
-def _rare_lines(shapes: Shapes) -> list[Finding]:
     """Find the lines with the rarest words, form, punctuation and beginning.
 
     Each of the four may be chance, and rare words often are in prose; a line from another text has them all.
     """
+    total = sum(shapes.counts.values()) - shapes.counts.get(b"", 0)
+    if total < _LEAST_LINES:
+        return []
     names = [shape for shape, (_, line) in shapes.first.items() if shape.strip() and not line.startswith(_CONTINUED)]
     names = names[:: len(names) // _MAX_RARE + 1]
     if not names:
@@ -183,42 +135,6 @@ def _forms(text: bytes) -> list[bytes]:
     return forms.split(b"\n")
 
 
-def _odd_fields(shapes: Shapes) -> Iterator[Finding]:
-    """Find values that differ from those at the same place in lines with the same punctuation."""
-    text = b"\n".join([line for _, line in shapes.sample])
-    forms = text.translate(None, _LETTERS + _DIGITS + _HIGH).split(b"\n")
-    fields = text.translate(_FIELDS).split(b"\n")
-    groups = defaultdict[bytes, list[int]](list)
-    for place, form in enumerate(forms):
-        groups[form].append(place)
-    found: list[Finding] = []
-    for group in sorted(groups.values(), key=lambda group: (-len(group), group[0]))[: 2 * _MAX_FINDINGS]:
-        if len(group) < 2 * _LEAST_LINES:
-            break
-        rows = [fields[place].split() for place in group]
-        for column in islice(zip(*rows, strict=False), _MOST_FIELDS):
-            if column.count(column[0]) == len(column):
-                continue
-            texts = b"\n".join(column).decode("utf-8", "replace").split("\n")
-            # If the least of them begins behind "9", none begins with a digit, and no text is a number.
-            values = texts if min(texts) >= _AFTER_DIGITS else list(map(_field_value, texts))
-            for outlier in column_outliers(values)[:2]:
-                note = f"{texts[outlier.place][:40]}: {outlier.reason}"
-                found.append(Finding(shapes.sample[group[outlier.place]][0], outlier.weight, note=note))
-    found.sort(key=lambda finding: (-finding.weight, finding.number))
-    for rank, finding in enumerate(found[:_MAX_FINDINGS]):
-        # A number of another order than all others is worth a line among many errors, but only one such line.
-        fall = 0 if not rank and finding.weight >= _JUMP_WEIGHT else 14 + 2 * rank
-        yield Finding(finding.number, finding.weight - fall, note=finding.note)
-
-
-def _field_value(text: str) -> "ColumnValue":
-    try:
-        return float(text) if text[0].isdigit() and text.isascii() else text
-    except ValueError:
-        return text
-
-
 class Container:
     """Represents an object or an array in a column."""
 
@@ -229,23 +145,15 @@ ColumnValue: TypeAlias = str | float | bool | Container | None
 
 _LEAST = 8
 _MOST_PER_COLUMN = 3
-_SEQUENCE_WEIGHT = 80.0
 _JUMP_WEIGHT = 96.0
 _SHOWN_CHARS = 40
 _FEW_KINDS = 12
-_MAX_SHAPED = 6_000
 _MAX_SORTED = 50_000
 
-# This share of the values must be alike before one counts as an outlier: free text has no outliers.
-_MOST = 0.97
-_PREFIX_CHARS = 6
 _FAR = 10.0
 
 _SURE = 50
 _DOUBT = 16.0
-
-_SHAPED_CHARS = 80
-_NUMBER = re.compile(r"\d{1,40}")
 
 
 class Outlier(NamedTuple):
@@ -311,8 +219,7 @@ _PLURALS: Final = {"number": "numbers", "text": "texts", "object or array": "obj
 def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
     """Find the numbers that lie apart from all others.
 
-    A number lies apart if the gap to the next one is larger than the span of the others or ten times their size. So
-    does the only negative number, and the only number out of sequence.
+    A number lies apart if the gap to the next one is larger than the span of the others or ten times their size.
     """
     if len(numbers) < _LEAST:
         return []
@@ -333,59 +240,12 @@ def number_outliers(numbers: Sequence[float]) -> list[Outlier]:
     span = f"others {_number(rising[low])} to {_number(falling[high])}"
     most = _FAR * _FAR * max(abs(rising[low]), abs(falling[high]), 1)
     weights = {number: _JUMP_WEIGHT if abs(number) > most else 92.0 for number in apart}
-    found = [
-        Outlier(at, weights[number], span) for at, number in enumerate(numbers if apart else ()) if number in apart
-    ]
-    if not found and rising[0] < 0 <= rising[1] and len(numbers) >= 2 * _LEAST:
-        found.append(Outlier(numbers.index(rising[0]), 82.0, f"others {_number(rising[1])} to {_number(falling[0])}"))
-    return found or _out_of_sequence(numbers)
+    return [Outlier(at, weights[number], span) for at, number in enumerate(numbers if apart else ()) if number in apart]
 
 
 def text_outliers(texts: Sequence[str]) -> list[Outlier]:
-    """Find the texts whose form or value is unique although all others follow a few."""
+    """Find the texts that occur once although all others are of a few values."""
     counts = Counter(texts)
-    found = _odd_values(texts, counts) or _odd_beginnings(texts)
-    # Words have one shape. Most columns of a log are words, and their shapes would take half of the time.
-    if not found and len(counts) <= _MAX_SHAPED and not all(map(str.isalpha, counts)):
-        # A shape is like "a-0 a 0.0.0.0", which is that of "user-17 at 10.0.0.1".
-        lines = "\n".join([text[:_SHAPED_CHARS].replace("\n", " ") for text in counts])
-        shapes = dict(zip(counts, _forms(lines.encode("utf-8", "replace")), strict=True))
-        by_shape = Counter(map(shapes.__getitem__, texts))
-        found = _odd_numbers(texts, counts, shapes, by_shape) or _odd_shapes(texts, counts, shapes, by_shape)
-    longest = max(counts, key=len)
-    if not found and len(longest) > 2 * _SHAPED_CHARS:
-        others = max((len(text) for text in counts if text is not longest), default=0)
-        others = len(longest) if counts[longest] > 1 else others
-        if len(longest) > _FAR / 2 * others:
-            found = [Outlier(texts.index(longest), 78.0, f"{len(longest):,} characters, others at most {others:,}")]
-    return found
-
-
-def _separate_count(extremes: Sequence[float], other_end: float, total: int) -> int:
-    """Return how many of *extremes*, the largest of *total* numbers, lie apart; 0 to 3."""
-    most = max(1, min(_MOST_PER_COLUMN, total // 50))
-    for count, (first, last) in enumerate(pairwise(extremes[: most + 1]), 1):
-        gap, span = first - last, last - other_end
-        # If all others are equal, a count that differs by one is not an outlier.
-        if gap > max(span, abs(last) / 2, 1.0) or (last > 1 and first > _FAR * last):
-            return count
-    return 0
-
-
-def _out_of_sequence(numbers: Sequence[float]) -> list[Outlier]:
-    fallen = (place for place, (before, after) in enumerate(pairwise(numbers), 1) if after < before)
-    falls = list(islice(fallen, 3))
-    if len(numbers) < 5 * _LEAST or not falls or len(falls) > 2:  # noqa: PLR2004 - one value out of sequence makes two falls at most
-        return []
-    # A fall follows a number that is too large, a rise one that is too small: the outlier is the one without which all
-    # rise.
-    place = falls[0]
-    is_low = place < 2 or numbers[place] < numbers[place - 2]  # noqa: PLR2004 - the one before the neighbour
-    index = place if is_low and place + 1 < len(numbers) and numbers[place + 1] >= numbers[place - 1] else place - 1
-    return [Outlier(index, _SEQUENCE_WEIGHT, "out of sequence")]
-
-
-def _odd_values(texts: Sequence[str], counts: Counter[str]) -> list[Outlier]:
     common = [text for text, count in counts.items() if count > 2]  # noqa: PLR2004 - twice may be chance
     if not common or len(common) > max(_FEW_KINDS, len(texts) // 50) or len(counts) > len(common) + _MOST_PER_COLUMN:
         return []
@@ -397,52 +257,15 @@ def _odd_values(texts: Sequence[str], counts: Counter[str]) -> list[Outlier]:
     return [Outlier(texts.index(text), weight, f"others are {among}") for text in rare]
 
 
-def _odd_beginnings(texts: Sequence[str]) -> list[Outlier]:
-    most = min(_MOST_PER_COLUMN, (1 - _MOST) * len(texts))
-    # With so many beginnings among seven texts, more than three differ; few columns need the count of all.
-    if most < 1 or len({text[:_PREFIX_CHARS] for text in texts[:7]}) > 1 + _MOST_PER_COLUMN:
-        return []
-    beginnings = Counter([text[:_PREFIX_CHARS] for text in texts])
-    beginning, count = beginnings.most_common(1)[0]
-    if not 0 < len(texts) - count <= most:
-        return []
-    odd = [index for index, text in enumerate(texts) if not text.startswith(beginning)]
-    return [Outlier(index, 90.0, f"others begin {_quoted(beginning)}") for index in odd]
-
-
-def _odd_numbers(
-    texts: Sequence[str], counts: Counter[str], shapes: dict[str, bytes], by_shape: Counter[bytes]
-) -> list[Outlier]:
-    """Find texts of the most common shape in which one number lies apart."""
-    usual, count = by_shape.most_common(1)[0]
-    if b"0" not in usual or count < 2 * _LEAST:
-        return []
-    alike = [text for text in counts if shapes[text] == usual]
-    rows = [
-        [float(number) for number in _NUMBER.findall(text[:_SHAPED_CHARS])]
-        for text in alike
-        for _ in range(min(counts[text], _LEAST))
-    ]
-    places = [text for text in alike for _ in range(min(counts[text], _LEAST))]
-    found = [outlier for column in zip(*rows, strict=False) for outlier in number_outliers(column)]
-    return [
-        Outlier(texts.index(places[index]), 86.0, reason)
-        for index, weight, reason in found
-        if weight > _SEQUENCE_WEIGHT and counts[places[index]] == 1
-    ]
-
-
-def _odd_shapes(
-    texts: Sequence[str], counts: Counter[str], shapes: dict[str, bytes], by_shape: Counter[bytes]
-) -> list[Outlier]:
-    usual = {form for form, count in by_shape.items() if count > max(1, len(texts) // 200)}
-    odd = [text for text in counts if shapes[text] not in usual]
-    count = sum(counts[text] for text in odd)
-    if not 0 < count <= max(1, min(_MOST_PER_COLUMN, round((1 - _MOST) * len(texts)))):
-        return []
-    like = by_shape.most_common(1)[0][0]
-    example = _quoted(next(text for text in counts if shapes[text] == like))
-    return [Outlier(texts.index(text), 63.0, f"others are like {example}") for text in odd]
+def _separate_count(extremes: Sequence[float], other_end: float, total: int) -> int:
+    """Return how many of *extremes*, the largest of *total* numbers, lie apart; 0 to 3."""
+    most = max(1, min(_MOST_PER_COLUMN, total // 50))
+    for count, (first, last) in enumerate(pairwise(extremes[: most + 1]), 1):
+        gap, span = first - last, last - other_end
+        # If all others are equal, a count that differs by one is not an outlier.
+        if gap > max(span, abs(last) / 2, 1.0) or (last > 1 and first > _FAR * last):
+            return count
+    return 0
 
 
 def _quoted(text: str) -> str:

@@ -23,7 +23,6 @@ from buoyline.previews.digest import (
     matches,
     rows,
     sampled,
-    share,
 )
 from buoyline.previews.source import CONTINUED
 
@@ -64,7 +63,7 @@ class Definition(NamedTuple):
     rank: int
 
 
-# Texts with headings, sections or keys: Markdown, INI and TOML, YAML.
+# Texts with headings or keys: Markdown, YAML.
 
 
 _MAX_HEADINGS = 20_000
@@ -89,9 +88,6 @@ _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 _MARKS = frozenset("# `~")
 _PROSE = re.compile(r"#{2,6} \S|\s{0,8}[-*+] \S|\s{0,8}\d{1,3}[.)] \S|```|\||> |.{0,200}(?:\*\*|\]\(|`)")
 
-_SECTION = re.compile(r"\s{0,8}\[{1,2}([^\[\]=]{1,200})\]{1,2}\s{0,8}(?:[#;].{0,200})?$")
-_SETTING = re.compile(r"\s{0,8}[\w.\"'/-]{1,200}\s{0,8}[=:]|\s{0,40}[#;]|\s{1,40}\S|[\]})]")
-
 _KEY = re.compile(r"([A-Za-z_/.\"'$<][^:#{}\[\]\s]{0,100}(?: [\w-]{1,40})?)\s?:(?:\s|$)")
 _YAML = re.compile(r"\s{0,200}(?:- ){0,8}(?:[\w.\"'/$<*&@-][^:{}\[\]]{0,200}:(?:\s|$)|- \S|#)|---$|\.\.\.$|\s*$")
 _NESTED = re.compile(r" {2,200}\S|- \S")
@@ -108,9 +104,6 @@ def _heading_outline(texts: Sequence[str]) -> tuple[str, list[Definition]] | Non
         return None
     if _is_markdown(sample):
         name, found = "Markdown", _markdown_headings(texts)
-    elif _has_sections(sample):
-        matched = ((number, _SECTION.match(line)) for number, line in enumerate(texts, 1) if line.startswith("["))
-        name, found = "Sections", [(number, f"[{match[1]}]", 0) for number, match in matched if match is not None]
     elif _is_yaml(sample):
         top = ((number, line) for number, line in enumerate(texts, 1) if line and not line[0].isspace())
         matched = ((number, _KEY.match(line)) for number, line in top)
@@ -141,15 +134,6 @@ def _markdown_headings(texts: Sequence[str]) -> list[tuple[int, str, int]]:
         elif not is_code and (heading := _HEADING.match(line)):
             found.append((number, f"{heading[1]} {heading[2]}", len(heading[1]) - 1))
     return found
-
-
-def _has_sections(sample: Sequence[str]) -> bool:
-    sections = sum(_SECTION.match(line) is not None and not line.startswith(" ") for line in sample)
-    if not sections:
-        return False
-    others = [line for line in sample if _SETTING.match(line)]
-    settings = sum("=" in line for line in others)
-    return settings >= 2 and share(sections + len(others), len(sample)) >= _LEAST  # noqa: PLR2004 - one may be chance
 
 
 def _is_yaml(sample: Sequence[str]) -> bool:
@@ -339,16 +323,6 @@ LANGUAGES = (
     ),
 )
 
-SCRIPT = LinearPattern(r"\bfunction ?\w* ?\(|=>|\b(?:var|let|const) \w+=|\breturn\b|!0\b|\bvoid 0")
-"""Frequent in every script, minified or not."""
-
-MINIFIED = LinearPattern(
-    r"\bfunction ([A-Za-z_$][\w$]{3,60})\(|\bclass ([A-Z][\w$]{3,60})(?:\{| extends )|\b(?:module\.exports|exports"
-    r"|window|globalThis|self)\.([A-Za-z_$][\w$]{2,60}) ?=[^=]"
-)
-"""Names that survive minification."""
-
-
 _LINE_CHARS = 300
 _MAX_DEFINITIONS = 2_000
 _MOST_ROWS = 4
@@ -371,9 +345,6 @@ _CODE = re.compile(
 _SIGN = re.compile(r"[{};,(\[:\\=!](?:(?<![=!])\s{0,4}$|(?<=[=!])=|(?<=\w\())")
 _LEAST_CODE = 0.6
 _MINIFIED_CHARS = 500
-_SCRIPT_LINES = 200
-_SCRIPT_LINE_CHARS = 20_000
-_CHARS_PER_SIGN = 150
 
 _JSON = frozenset({"{", "[", "[{", "{}", "[]"})
 _LOCAL = frozenset({"if", "for", "while", "switch", "catch", "return", "function", "else", "do", "with", "match"})
@@ -442,18 +413,11 @@ def _program(texts: Sequence[str]) -> tuple[str, list[Definition]] | None:
     head = [line for line in texts[:200] if line]
     long_count = sum(len(line) > _MINIFIED_CHARS or line.startswith(CONTINUED) for line in head)
     language = _language(sampled(texts)) if not head or 2 * long_count <= len(head) else None
-    if language is not None:
-        hits = matches(language.outline, encoded_lines(texts, _LINE_CHARS), _MAX_DEFINITIONS)
-        found = (_definition(language, hit.number, hit.groups) for hit in hits)
-        return f"{SOURCE_CODE} ({language.name})", [definition for definition in found if definition is not None]
-    script = encoded_lines(texts[:_SCRIPT_LINES], _SCRIPT_LINE_CHARS)
-    if len(script) <= _SCRIPT_LINE_CHARS // 10 or match_count(SCRIPT, script) * _CHARS_PER_SIGN <= len(script):
+    if language is None:
         return None
-    names: dict[str, Definition] = {}
-    for hit in matches(MINIFIED, encoded_lines(texts, 1 << 16), _MAX_DEFINITIONS):
-        name = "".join(hit.groups)
-        names.setdefault(name, Definition(hit.number, name, 0))
-    return f"{SOURCE_CODE} (JavaScript, minified)", list(names.values())
+    hits = matches(language.outline, encoded_lines(texts, _LINE_CHARS), _MAX_DEFINITIONS)
+    found = (_definition(language, hit.number, hit.groups) for hit in hits)
+    return f"{SOURCE_CODE} ({language.name})", [definition for definition in found if definition is not None]
 
 
 def _language(sample: Sequence[str]) -> Language | None:

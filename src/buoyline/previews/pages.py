@@ -1,4 +1,4 @@
-"""HTML pages: title, headings and visible text; and records of ``key: value`` lines.
+"""HTML pages: title, headings and visible text.
 
 The reader finds the tags that break lines. It does not use `html.parser`, which takes quadratic time on
 hostile pages, and it does not check whether the HTML is valid.
@@ -6,13 +6,12 @@ hostile pages, and it does not check whether the HTML is valid.
 
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import unescape
-from itertools import accumulate, groupby, islice
+from itertools import accumulate, islice
 from typing import NamedTuple
 
-from buoyline.previews.digest import Digest, Finding, counted, fact, rows, sampled, shortened
+from buoyline.previews.digest import Digest, Finding, counted, fact, rows, sampled
 from buoyline.previews.source import CONTINUED
 
 _MAX_CHARS = 1_100_000
@@ -205,56 +204,3 @@ def _visible(text: str) -> str:
         end = last + 3 if tag == "!--" else text.find(">", last) + 1 or len(text)
         parts.append(" " * (end - found.start()))
     return "".join([*parts, text[end:]])
-
-
-# Records: paragraphs of ``key: value`` lines, as in control files and many listings.
-
-
-HEADING = "heading"
-"""The key of a paragraph's first line if that is not a pair; `query` uses the same name."""
-
-_LEAST_RECORDS = 4
-_MOST_LACKING = 0.5
-_SHOWN_KEYS = 16
-_SHOWN_CHARS = 24
-
-# The same keys as in `query`: others could not be queried.
-_KEY = re.compile(r"([^\W\d][\w .-]{0,60}(?:\([^()]{0,30}\))?)\s*:(?:\s.*)?")
-
-
-def paragraphs_digest(lines: Sequence[str]) -> Digest | None:
-    """Read all lines of a text as records; a line that fits no record makes it another kind of text, as in `query`.
-
-    Returns:
-        One fact, the number of records and their keys; None if the lines are not records or share hardly any key.
-    """
-    counts = Counter[str]()
-    records = 0
-    for is_blank, paragraph in groupby(lines, key=lambda line: not line.strip()):
-        keys = [] if is_blank else _keys(list(paragraph), is_title_allowed=not records)
-        if keys is None:
-            return None
-        counts.update(keys)
-        records += bool(keys)
-    named = [count for key, count in counts.items() if key != HEADING]
-    if records < _LEAST_RECORDS or max(named, default=0) < _MOST_LACKING * records:
-        return None
-    shown = ", ".join(shortened(key, _SHOWN_CHARS) for key in [*counts][:_SHOWN_KEYS])
-    more = ", ..." if len(counts) > _SHOWN_KEYS else ""
-    return Digest((fact(f"Records: {records:,} with {shown}{more}"),))
-
-
-def _keys(paragraph: Sequence[str], *, is_title_allowed: bool) -> list[str] | None:
-    """Return the keys of a record, each once; empty for a title, None if a line is neither a pair nor a heading."""
-    keys: dict[str, None] = {}
-    has_pair = False
-    for place, line in enumerate(paragraph):
-        pair = _KEY.fullmatch(line.rstrip())
-        if pair is not None:
-            has_pair = True
-            keys[pair[1].rstrip()] = None
-        elif place == 0 and (len(paragraph) > 1 or is_title_allowed):
-            keys[HEADING] = None
-        elif not (place and has_pair and line[0] in " \t"):
-            return None
-    return [*keys] if has_pair else []

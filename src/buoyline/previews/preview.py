@@ -15,14 +15,14 @@ from typing import Final
 from buoyline.previews.binary import binary_digest, is_binary
 from buoyline.previews.diffs import diff_digest
 from buoyline.previews.digest import MUST_SHOW_WEIGHT, Digest, Finding, without_colors
-from buoyline.previews.failures import failure_digest, trace_digest
+from buoyline.previews.failures import failure_digest
 from buoyline.previews.json_documents import document_digest, is_document, records_digest
 from buoyline.previews.layout import PreviewBudget, plan_preview, render_preview, render_whole
-from buoyline.previews.lines import LineBlock, excerpts_at, line_blocks, shared_prefix
+from buoyline.previews.lines import LineBlock, excerpts_at, line_blocks
 from buoyline.previews.listings import listing_digest
 from buoyline.previews.outliers import Shapes, outlier_lines
 from buoyline.previews.outlines import SOURCE_CODE, outline_digest
-from buoyline.previews.pages import page_digest, paragraphs_digest
+from buoyline.previews.pages import page_digest
 from buoyline.previews.searches import search_digest
 from buoyline.previews.severity import ErrorLines, last_verdict
 from buoyline.previews.source import CONTINUED, Source, TextSource, count_lines
@@ -33,7 +33,6 @@ _COLOUR = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _VERDICT_LINES = 40
 _LINE_CHARS = 4_000
 _HEAD_CHARS = 20_000
-_SAMPLED_CHARS = 100_000
 _HEAD_LINES = 40
 _DIFFS = ("diff --git ", "@@ -", "diff --cc ")
 
@@ -130,11 +129,7 @@ def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before:
     for block in line_blocks(source):
         survey.read(block)
     digest = text_digest(survey)
-    prefix = None
-    if not digest.is_free:
-        sample = [line.decode("utf-8", "replace") for _, line in survey.shapes.sample]
-        prefix = shared_prefix(sample or survey.held[:_SAMPLED_CHARS].split("\n"))
-    plan = plan_preview(digest, survey.lines, survey.chars, max_tokens, prefix)
+    plan = plan_preview(digest, survey.lines, survey.chars, max_tokens)
     return render_preview(plan, excerpts_at(source, plan.places), budget)
 
 
@@ -169,7 +164,7 @@ def text_digest(survey: Survey) -> Digest:
     if not survey.is_whole and len(lines) > 1:
         lines = lines[:-1]  # it may be cut
     if not survey.is_binary:
-        errors += failure_digest(lines) + (trace_digest(lines) or Digest())
+        errors += failure_digest(lines)
     records = _first(RECORD_READERS, lines)
     if records is not None:
         if records.is_free or records.quoted:
@@ -184,8 +179,6 @@ def text_digest(survey: Survey) -> Digest:
         content = survey.held.encode("utf-8", "surrogatepass")
         survey.shapes.read(content, content.split(b"\n"), 1)
     outliers = outlier_lines(survey.shapes)
-    if found is None and survey.is_whole:
-        found = paragraphs_digest(lines)
     if found is not None and found.is_free:
         errors = _quieter(errors, found.quoted)
         # In a program or a page, nearly every line is unlike all others.

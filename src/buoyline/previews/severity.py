@@ -158,14 +158,13 @@ _DATE: Final = re.compile(rb"\d{4}-\d\d-\d\d")
 
 _VERDICT: Final = re.compile(
     r"^={3,} .{0,200}\b(?:passed|failed|errors?|skipped|no tests ran)\b"
-    r"|^(?:FAIL|PASS|ok)$|^(?:FAIL|ok)\s+\S+\s+(?:[\d.]+m?s|\(cached\)|\[)|^(?:FAILED|OK) ?(?:\(|$)"
+    r"|^(?:FAIL|ok)\s+\S+\s+(?:[\d.]+m?s|\(cached\)|\[)|^(?:FAILED|OK) ?(?:\(|$)"
     r"|^\s{0,8}(?:Tests?|Test Suites|Test Files|Suites)\s{0,3}:?\s+.{0,80}\d|^(?:Ran|Executed) \d+ (?:tests?|specs)"
     r"|^\s{0,8}\d+ (?:passing|failing|pending|passed|failed)\b|^test result: |^\d+ examples?, \d+ failures?"
     r"|^BUILD (?:SUCCESS|FAIL)|^\[?(?:ERROR|INFO)\]? (?:BUILD|Tests run:)|^make(?:\[\d+\])?: \*\*\*|^Finished in "
     r"|^[Ee]xit (?:code|status)\b|^Process (?:finished|exited)|^(?:error: )?could not compile"
     r"|^Found \d+ errors?|^\u2716 \d+ problems?|^(?:Total|Summary)\s{0,3}:"
 )
-_BARE_WORD: Final = re.compile(r"\W{0,20}(?:FAIL|FAILED|PASS|ok|error|Error|ERROR)\W{0,20}")
 
 
 def candidates(lines: bytes) -> Iterator[tuple[int, bytes]]:
@@ -235,17 +234,9 @@ def form_of(line: bytes) -> bytes:
 
 
 def last_verdict(lines: Sequence[str]) -> int | None:
-    """Return how many lines follow the last one that reports how a whole run ended; None if none does.
-
-    A line with more than a bare word such as "FAIL" is preferred.
-    """
-    bare = None
-    for place, line in enumerate(reversed(lines)):
-        if _VERDICT.search(line.removesuffix("\r")[:_LOOKED_AT]):
-            if not _BARE_WORD.fullmatch(line[:_LOOKED_AT]):
-                return place
-            bare = place if bare is None else bare
-    return bare
+    """Return how many lines follow the last one that reports how a whole run ended; None if none does."""
+    found = (place for place, line in enumerate(reversed(lines)) if _VERDICT.search(line[:_LOOKED_AT]))
+    return next(found, None)
 
 
 @lru_cache(maxsize=2)  # without its gutter, a line is judged for code and for errors
