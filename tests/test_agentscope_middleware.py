@@ -6,16 +6,15 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 
-from agentscope.agent import Agent, ContextConfig
-from agentscope.event import ExternalExecutionResultEvent, RequireExternalExecutionEvent, ToolResultTextDeltaEvent
+from agentscope.agent import ContextConfig
+from agentscope.event import ToolResultTextDeltaEvent
 from agentscope.message import (
     AssistantMsg,
     Base64Source,
@@ -24,17 +23,15 @@ from agentscope.message import (
     Msg,
     TextBlock,
     ToolCallBlock,
-    ToolCallState,
     ToolResultBlock,
     ToolResultState,
     Usage,
     UserMsg,
 )
-from agentscope.middleware import MiddlewareBase
 from agentscope.model import ChatResponse
 from agentscope.state import AgentState
-from agentscope.tool import FunctionTool, ToolChunk, ToolResponse
-from agentscope_model import ALLOWED, FIVE_FIELDS, Request, ScriptedModel, Summary, call, state, toolkit
+from agentscope.tool import ToolChunk
+from agentscope_model import FIVE_FIELDS, Request, ScriptedModel, Summary, call, state, toolkit
 from agentscope_pilot import (
     PIXEL,
     archived,
@@ -53,22 +50,20 @@ from faults import files_up_to
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
+from buoyline import LocalWorkspace, MemoryWorkspace
 from buoyline.compression.extractive.summarizer import Extractive
 from buoyline.compression.plan import plan
 from buoyline.compression.summarizers.attempts import FailureKind
-from buoyline.errors import ConfigError, ContextOverflowError, StorageError, SummaryError, WorkspaceFull
+from buoyline.errors import ConfigError, ContextOverflowError, SummaryError, WorkspaceFull
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware
-from buoyline.integrations.agentscope.agents import beginning, messages_of, model_input, pieces_of, tokens_of
+from buoyline.integrations.agentscope.agents import messages_of, pieces_of
 from buoyline.integrations.agentscope.context import AgentLog, AgentMemory, context_of
 from buoyline.integrations.agentscope.middleware import workspace_tools
 from buoyline.integrations.agentscope.summarizer import _failure
 from buoyline.messages.registry import detect
-from buoyline.offloader import ToolRule
 from buoyline.offloader.protocol import abilities_of
 from buoyline.tokens import as_text_counter, default_counter
-from buoyline.tokens.messages import count_message, count_tools
-from buoyline.window import ContextCompressed, Event, ResultOffloaded, SummarySqueezed
+from buoyline.window import ContextCompressed, Event, ResultOffloaded
 
 
 def summaries(workspace: LocalWorkspace) -> list[dict[str, Any]]:
@@ -136,34 +131,6 @@ class TestResults:
         assert text_of(results_in(agent.state.context)[0]).startswith("[Tool result offloaded")
         assert (tmp_path / "sessions" / "s1" / "tool_result-out_1.txt").read_text("utf-8") == log(5)
 
-    async def test_what_an_executor_elsewhere_sends_back_is_offloaded_also_in_another_process(
-        self, tmp_path: Path
-    ) -> None:
-        tools = toolkit(log)
-        elsewhere = FunctionTool(cast("Any", log), name="elsewhere", permission=ALLOWED)
-        elsewhere.is_external_tool = True
-        await tools.add_tool(elsewhere)
-        parked = pilot(
-            ScriptedModel([[call("elsewhere", "out_1")]]), WorkspaceMiddleware(LocalWorkspace(tmp_path)), tools=tools
-        )
-        events = [event async for event in parked.reply_stream(UserMsg("user", "Go."))]
-        asked = next(event for event in events if isinstance(event, RequireExternalExecutionEvent))
-        saved = parked.state.model_dump_json()
-
-        model = ScriptedModel(["Seen."])
-        middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path))
-        agent = pilot(model, middleware, of=AgentState.model_validate_json(saved), tools=tools)
-        block = ToolResultBlock(id="out_1", name="elsewhere", output=log(5), state=ToolResultState.SUCCESS)
-        answer = await agent.reply(ExternalExecutionResultEvent(reply_id=asked.reply_id, execution_results=[block]))
-        assert answer.get_text_content() == "Seen."
-        (seen,) = results_in(model.turns[-1].messages)
-        assert text_of(seen).startswith("[Tool result offloaded: 201 lines")
-        assert (tmp_path / "sessions" / "s1" / "tool_result-out_1.txt").read_text("utf-8") == log(5)
-        window = await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")
-        calls = [block for message in window.messages for block in message.get_content_blocks("tool_call")]
-        assert [found.state for found in calls] == [ToolCallState.FINISHED]
-        assert text_of(seen) in [text_of(result) for result in results_in(window.messages)]
-
     @pytest.mark.parametrize("lines", [400, 1_600])
     async def test_under_agentscopes_own_limit_no_result_fills_a_window_that_is_smaller(
         self, tmp_path: Path, lines: int
@@ -178,13 +145,6 @@ class TestResults:
         assert max(sizes) <= 16_000
         assert "Find the berth that is closed." in model.turns[-1].text
 
-    async def test_a_rule_keeps_a_result_whole_although_the_agent_would_cut_it(self, tmp_path: Path) -> None:
-        model = ScriptedModel([[call("log", n=1)], "Seen."])
-        middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path), tool_rules={"log": ToolRule(offload="never")})
-        agent = pilot(model, middleware)
-        await agent.reply(UserMsg("user", "Look."))
-        assert text_of(results_in(model.turns[-1].messages)[0]) == log(1)
-
     async def test_a_result_that_cannot_be_stored_stays_whole_and_the_agent_goes_on(self, tmp_path: Path) -> None:
         model = ScriptedModel([[call("log", n=1)], "Seen."])
         agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path)))
@@ -192,63 +152,6 @@ class TestResults:
             answer = await agent.reply(UserMsg("user", "Look."))
         assert answer.get_text_content() == "Seen."
         assert text_of(results_in(model.turns[-1].messages)[0]) == log(1)
-
-    async def test_a_whole_result_is_in_the_context_although_the_reply_ends_before_a_model_sees_it(
-        self, tmp_path: Path
-    ) -> None:
-        begun = asyncio.Event()
-
-        async def wait() -> str:
-            """Wait for ever."""
-            begun.set()
-            await asyncio.Event().wait()
-            return ""
-
-        model = ScriptedModel([[call("log", n=1), call("wait", "call_2")], [call("log", n=2)], "Seen."])
-        middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path), tool_rules={"log": ToolRule(offload="never")})
-        agent = pilot(model, middleware, tools=toolkit(log, wait))
-        task = asyncio.create_task(agent.reply(UserMsg("user", "Look.")))
-        await asyncio.wait_for(begun.wait(), 20)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        assert text_of(results_in(agent.state.context)[0]) == log(1)
-        await agent.reply(UserMsg("user", "Go on."))
-        assert [text_of(result) for result in results_in(agent.state.context) if result.name == "log"] == [
-            log(1),
-            log(2),
-        ]
-
-    async def test_a_result_that_never_reached_the_context_is_not_put_into_another_reply(self, tmp_path: Path) -> None:
-        class Dropping(MiddlewareBase):
-            dropped = 0
-
-            async def on_acting(
-                self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., AsyncGenerator[Any, None]]
-            ) -> AsyncGenerator[Any, None]:
-                async for chunk in next_handler(**input_kwargs):
-                    if isinstance(chunk, ToolResponse) and not self.dropped:
-                        self.dropped = 1
-                        raise RuntimeError("dropped")
-                    yield chunk
-
-        model = ScriptedModel([[call("log", n=1)], [call("log", n=2, lines=3)], "Seen."])
-        ours = WorkspaceMiddleware(LocalWorkspace(tmp_path), tool_rules={"log": ToolRule(offload="never")})
-        agent = pilot(model, cast("Any", Dropping()), beside=[ours])
-        with pytest.raises(ExceptionGroup):
-            await agent.reply(UserMsg("user", "Look."))
-        await agent.reply(UserMsg("user", "Look again."))
-        assert text_of(results_in(agent.state.context)[-1]) == log(2, 3)
-
-    async def test_a_rules_preview_that_does_not_fit_a_limit_is_a_third_of_it(self, tmp_path: Path) -> None:
-        rules = {"log": ToolRule(preview_tokens=900)}
-        agent = pilot(
-            ScriptedModel([[call("log", n=1)], "Seen."]),
-            WorkspaceMiddleware(LocalWorkspace(tmp_path), tool_rules=rules),
-            tool_result_limit=600,
-        )
-        await agent.reply(UserMsg("user", "Look."))
-        assert default_counter().count(text_of(results_in(agent.state.context)[0])) <= 200
 
     async def test_a_hook_that_raises_loses_no_result(self, tmp_path: Path) -> None:
         def refuse(event: Event) -> None:
@@ -260,21 +163,6 @@ class TestResults:
             await agent.reply(UserMsg("user", "Look."))
         assert [str(error) for error in caught.value.exceptions] == ["ResultOffloaded"]
         assert text_of(results_in(agent.state.context)[0]).startswith("[Tool result offloaded")
-
-    async def test_metadata_that_no_file_holds_are_kept_as_text(self, tmp_path: Path) -> None:
-        def measure() -> ToolChunk:
-            """Measure the depth."""
-            return ToolChunk(content=[TextBlock(text="9 fathoms")], metadata={"by": Path, "at": "\ud800"})
-
-        workspace = LocalWorkspace(tmp_path)
-        model = ScriptedModel([[call("measure")], "Seen."])
-        agent = pilot(model, WorkspaceMiddleware(workspace), tools=toolkit(measure))
-        await agent.reply(UserMsg("user", "Measure."))
-        (result,) = results_in(agent.state.context)
-        assert text_of(result) == "9 fathoms"
-        assert result.metadata == {"by": "<class 'pathlib.Path'>", "at": "\ud800"}
-        await agent.compress_context(ContextConfig(trigger_ratio=0.0001, reserve_ratio=0.00001))
-        assert "9 fathoms" in json.dumps(archived(workspace))
 
     async def test_an_offloader_in_the_documented_form_gets_agentscopes_own_block(self) -> None:
         offloader = Documented()
@@ -478,27 +366,6 @@ class TestCompression:
         assert [block.type for block in agent.state.context[0].content] == ["text", "text", "data", "data"]
         assert f"s3://bucket/tool_result-{result.id}.txt" in str(agent.state.context[0].get_text_content())
 
-    async def test_the_memory_workspace_and_the_documented_offloader_work_alike(self) -> None:
-        offloader = Documented()
-        for workspace in (MemoryWorkspace(), offloader):
-            agent = pilot(
-                ScriptedModel(context_size=4_000), WorkspaceMiddleware(workspace), of=state("s1", *full_context())
-            )
-            await agent.compress_context()
-            assert "[Summary of messages 0-" in str(agent.state.summary)
-            assert_paired(agent.state.context)
-        assert "s3://bucket/context.jsonl" in str(agent.state.summary)
-        assert all(isinstance(message, Msg) for message in offloader.messages)
-
-    async def test_where_the_newest_result_leaves_no_room_the_summary_still_holds_the_task(
-        self, tmp_path: Path
-    ) -> None:
-        model = ScriptedModel([[call("log", "c1", lines=1_200)], "Seen."], context_size=16_000)
-        rules = {"log": ToolRule(offload="never")}
-        agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path), tool_rules=rules, summarizer=Extractive()))
-        await agent.reply(UserMsg("user", "Find the berth that is closed."))
-        assert "Find the berth that is closed." in str(agent.state.summary)
-
     async def test_a_second_summary_brings_the_first_up_to_date(self, tmp_path: Path) -> None:
         model = ScriptedModel(voyage(6, 6, lines=80), context_size=8_000)
         agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path), preview_tokens=300))
@@ -562,12 +429,6 @@ class TestStreamingModels:
 
 def _too_long(_: Request) -> Mapping[str, Any]:
     return {**FIVE_FIELDS, "current_state": "A word and another. " * 4_000}
-
-
-async def _compress(agent: Agent) -> None:
-    """Compress all but the newest messages, whatever their size."""
-    config = agent.context_config.model_copy(update={"trigger_ratio": 0.001, "reserve_ratio": 0.0005})
-    await agent.compress_context(config)
 
 
 FAILURES: Mapping[str, Summary] = {
@@ -751,22 +612,6 @@ class TestSavedState:
         assert blocks_in([*archived(workspace), *kept]) == blocks_in(json.loads(saved)["context"])
         assert_sound(workspace)
 
-    @pytest.mark.parametrize("edited", [0, 2])
-    async def test_words_that_were_edited_in_an_older_state_are_archived(self, tmp_path: Path, edited: int) -> None:
-        workspace, before = LocalWorkspace(tmp_path), [UserMsg("user", "Ahoy."), AssistantMsg("pilot", "Aye.")]
-        model = ScriptedModel(context_size=4_000)
-        agent = pilot(model, WorkspaceMiddleware(workspace), of=state("s1", *before, *full_context()))
-        older = AgentState.model_validate_json(agent.state.model_dump_json())
-        await agent.compress_context()
-        asked = older.context[edited]
-        said = str(asked.get_text_content())
-        asked.get_content_blocks("text")[0].text = "Chart the lights, not the depths."
-        agent = pilot(model, WorkspaceMiddleware(workspace), of=older)
-        await agent.compress_context()
-        texts = [block.get("text") for message in archived(workspace) for block in message["content"]]
-        assert {said, "Chart the lights, not the depths."} <= set(texts)
-        assert_sound(workspace)
-
     async def test_a_state_that_went_another_way_is_archived_behind_the_rest(self, tmp_path: Path) -> None:
         workspace, model = LocalWorkspace(tmp_path), ScriptedModel(context_size=4_000)
         for context in (full_context(), full_context()):
@@ -774,31 +619,6 @@ class TestSavedState:
             await agent.compress_context()
             names = {message["id"] for message in archived(workspace)}
             assert {context[0].id, context[1].id} <= names
-        assert_sound(workspace)
-
-    async def test_what_two_ways_have_in_common_is_archived_once_and_both_ways_whole(self, tmp_path: Path) -> None:
-        workspace = LocalWorkspace(tmp_path)
-        asked = UserMsg("user", "Chart every depth.")
-        agent = pilot(ScriptedModel(context_size=3_000), WorkspaceMiddleware(workspace))
-        answer = await agent.reply(asked)
-        saved = agent.state.model_dump_json()
-        ways = [full_context(12)[1:], full_context(12)[1:]]
-        for way in ways:
-            agent.state.context += way
-            await agent.compress_context()
-            of = AgentState.model_validate_json(saved)
-            agent = pilot(ScriptedModel(context_size=3_000), WorkspaceMiddleware(workspace), of=of)
-        everything = blocks_in(archived(workspace))
-        assert len(everything) == len(set(everything))
-        named = [name for name, _, _ in everything]
-        order = [asked.id, answer.id, *(way[0].id for way in ways)]
-        assert list(dict.fromkeys(named)) == order
-        first, *others = [summary["messages"] for summary in summaries(workspace)]
-        assert first[0] == 0
-        assert len(others) == 2
-        assert others[0][0] == 0
-        assert others[0][1] < first[1] == others[1][0]
-        assert str(summaries(workspace)[-1]["text"]).startswith("[Summary of messages 0-")
         assert_sound(workspace)
 
     @pytest.mark.parametrize(("session_id", "folder"), [("s2", "."), ("s1", "other")])
@@ -886,20 +706,11 @@ class TestImports:
         last = ran.stderr.strip().splitlines()[-1]
         assert last == ("ModuleNotFoundError: buoyline.integrations.agentscope needs the extra 'agentscope'")
 
-    def test_importing_buoyline_imports_no_framework(self) -> None:
-        asked = "import sys, buoyline; print([n for n in ('agentscope', 'strands') if n in sys.modules])"
-        ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, encoding="utf-8", check=True)
-        assert ran.stdout.strip() == "[]"
-
     def test_what_is_no_offloader_is_refused_when_the_middleware_is_made(self) -> None:
         with pytest.raises(ConfigError, match="offload_context"):
             WorkspaceMiddleware(object())  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match=r'give LocalWorkspace\("./workspace"\)'):
             WorkspaceMiddleware("./workspace")  # type: ignore[arg-type]
-
-    def test_what_cannot_count_is_refused_when_the_middleware_is_made(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match="counter: 'gpt-4o' cannot count tokens"):
-            WorkspaceMiddleware(LocalWorkspace(tmp_path), counter="gpt-4o")
 
 
 BLOCKS: Sequence[Callable[[int], Any]] = (
@@ -927,13 +738,6 @@ class TestPieces:
         flat = [block for message in joined for block in message.content]
         assert flat == [block for message in context for block in message.content]
         assert all(found is message for found, message in zip(messages_of(pieces), context, strict=True))
-
-    @given(CONTEXTS, st.integers(0, 20))
-    def test_what_was_archived_is_found_again_at_the_head(self, context: list[Msg], count: int) -> None:
-        pieces = pieces_of(context)
-        values = [json.loads(piece.native.model_dump_json()) for piece in pieces[:count]]
-        again = pieces_of(context, beginning(context, values))
-        assert [(p.message.id, p.start, p.stop) for p in again] == [(p.message.id, p.start, p.stop) for p in pieces]
 
     @given(CONTEXTS, st.integers(0, 200))
     def test_no_cut_parts_a_call_from_its_result(self, context: list[Msg], room: int) -> None:
@@ -969,31 +773,6 @@ class TestPieces:
         assert [entry.native.usage for entry in grown.state.messages[1:]] == [answer.usage] * 2
         assert grown.state.messages[1].message is first.state.messages[1].message
 
-    async def test_a_call_and_its_result_are_read_once_though_their_blocks_have_one_id(self) -> None:
-        call = ToolCallBlock(id="c1", name="log", input="{}")
-        result = ToolResultBlock(id="c1", name="log", output="Aye.")
-        of = state("s1", UserMsg("user", "Go."), AssistantMsg("pilot", [call, result]))
-        memory, counter = AgentMemory(of, AgentLog(abilities_of(MemoryWorkspace()), "s1")), default_counter()
-        first = await context_of(memory, as_text_counter(counter))
-        again = await context_of(memory, as_text_counter(counter))
-        assert len(first.state.messages) == 3
-        assert all(one is other for one, other in zip(first.state.messages, again.state.messages, strict=True))
-
-    async def test_unchanged_pieces_are_made_again_for_a_new_usage_only_if_they_have_to_be_fresh(self) -> None:
-        answer = AssistantMsg("pilot", [TextBlock(text="Aye."), HintBlock(hint="Mind the shoal.")])
-        of = state("s1", answer)
-        memory, counter = AgentMemory(of, AgentLog(abilities_of(MemoryWorkspace()), "s1")), default_counter()
-        first = await context_of(memory, as_text_counter(counter))
-        answer.append_usage(Usage(input_tokens=7, output_tokens=3))
-        older = await context_of(memory, as_text_counter(counter), is_fresh=False)
-        assert all(one is other for one, other in zip(first.state.messages, older.state.messages, strict=True))
-        fresh = await context_of(memory, as_text_counter(counter))
-        assert [entry.native.usage for entry in fresh.state.messages] == [answer.usage] * 2
-
-    def test_another_conversation_is_not_taken_for_the_archived_one(self) -> None:
-        mine, theirs = [UserMsg("user", "Ahoy.")], [UserMsg("user", "Ahoy.")]
-        assert beginning(mine, [json.loads(theirs[0].model_dump_json())]) == []
-
 
 async def test_events_tell_of_each_result_and_compression(tmp_path: Path) -> None:
     told = list[Event]()
@@ -1013,82 +792,5 @@ async def test_events_tell_of_each_result_and_compression(tmp_path: Path) -> Non
     assert compressed.tokens_before >= 0.8 * 8_000 > compressed.tokens_after
 
 
-async def test_a_workspace_that_refuses_to_read_is_told_and_changes_nothing(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    (tmp_path / "sessions").write_text("not a directory", "utf-8")
-    agent = pilot(ScriptedModel(context_size=4_000), WorkspaceMiddleware(workspace), of=state("s1", *full_context()))
-    before = agent.state.model_dump_json()
-    with pytest.raises(StorageError):
-        await agent.compress_context()
-    assert agent.state.model_dump_json() == before
-
-
-def _paste(tokens: int) -> str:
-    """Return a text of about so many tokens, if four bytes are one."""
-    line = "the harbour log repeats itself in plain words\n"
-    return line * (4 * tokens // len(line))
-
-
 TASK = "Move the gateway to port 8443. Never touch anything under legacy/."
 RULES = [f"Rule {at}: never touch app/part_{at}/store_{at}.py, its port is {9000 + at}." for at in range(160)]
-
-
-async def test_besides_a_message_above_the_trigger_an_agentscope_agent_keeps_its_large_summary(tmp_path: Path) -> None:
-    events: list[Event] = []
-    workspace = LocalWorkspace(tmp_path, durability="off")
-    middleware = WorkspaceMiddleware(workspace, summarizer=Extractive(), on_event=events.append)
-    said = [UserMsg("user", text) for text in (TASK, *RULES)]
-    agent = pilot(ScriptedModel(context_size=16_000), middleware, of=state("s1", *said))
-    await agent.compress_context(ContextConfig(trigger_ratio=0.1, reserve_ratio=0.02))
-    agent.state.context.append(UserMsg("user", _paste(int(0.82 * 16_000))))
-    await agent.compress_context()
-
-    first, second = [event for event in events if isinstance(event, ContextCompressed)]
-    assert second.summary.source_tokens < 800 < first.summary.tokens
-    assert second.summary.tokens > 0.9 * first.summary.tokens
-    assert "8443" in str(agent.state.summary)
-    assert "legacy/" in str(agent.state.summary)
-    counted = await tokens_of(agent, **await model_input(agent))
-    assert counted <= 16_000
-    assert second.tokens_after == pytest.approx(counted, rel=0.05)
-    assert not [event for event in events if isinstance(event, SummarySqueezed)]
-
-
-class Surveyor(ScriptedModel):
-    """Counts *factor* times as many tokens as we do."""
-
-    def __init__(self, factor: float, **options: Any) -> None:
-        super().__init__(**options)
-        self.factor = factor
-
-    async def count_tokens(self, messages: list[Msg], tools: list[dict[str, Any]] | None) -> int:
-        counter = default_counter()
-        ours = sum(count_message(detect(message).view(message), counter) for message in messages)
-        return round(self.factor * (ours + count_tools(tools or [], counter)))
-
-
-async def kept_by(workdir: Path, factor: float, reserve_ratio: float) -> int:
-    """Return how many of 100 messages a compression keeps where the agent's model counts by *factor*."""
-    middleware = WorkspaceMiddleware(LocalWorkspace(workdir, durability="off"), summarizer=Extractive())
-    said = [UserMsg("user", f"Sounding {number}: {number % 9} fathoms. Steady as she goes.") for number in range(100)]
-    agent = pilot(Surveyor(factor, context_size=8_000), middleware, of=state("s1", *said))
-    await agent.compress_context(ContextConfig(trigger_ratio=0.001 + reserve_ratio, reserve_ratio=reserve_ratio))
-    kept = agent.state.context
-    assert kept == said[-len(kept) :]
-    assert len(archived(LocalWorkspace(workdir))) == len(said) - len(kept)
-    return len(kept)
-
-
-@pytest.mark.parametrize("factor", [0.5, 2, 4])
-async def test_a_compression_keeps_by_the_agents_own_count(tmp_path: Path, factor: float) -> None:
-    once, scaled = await kept_by(tmp_path / "a", 1, 0.02), await kept_by(tmp_path / "b", factor, 0.02)
-    assert scaled == pytest.approx(once / factor, abs=1)
-
-
-@pytest.mark.parametrize(("absurd", "bound", "reserve_ratio"), [(100, 4, 0.1), (0.02, 0.25, 0.003)])
-async def test_a_model_that_counts_absurdly_changes_what_is_kept_by_four_at_most(
-    tmp_path: Path, absurd: float, bound: float, reserve_ratio: float
-) -> None:
-    kept = await kept_by(tmp_path / "a", absurd, reserve_ratio)
-    assert 1 < kept < 100
-    assert kept == await kept_by(tmp_path / "b", bound, reserve_ratio)

@@ -1,10 +1,8 @@
 """An agent of AgentScope's writes its context down, so that others can go on with its session."""
 
 import asyncio
-import json
 import logging
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +13,17 @@ pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 from agentscope.agent import Agent
 from agentscope.message import (
     AssistantMsg,
-    Base64Source,
-    DataBlock,
     HintBlock,
     Msg,
     TextBlock,
-    ToolResultBlock,
     UserMsg,
 )
-from agentscope.middleware import MiddlewareBase
 from agentscope.state import AgentState
 from agentscope_model import ScriptedModel, call, state, toolkit
-from agentscope_pilot import PIXEL, archived, assert_sound, blocks_in, full_context, pilot, sail, voyage
+from agentscope_pilot import archived, assert_sound, blocks_in, full_context, pilot, sail, voyage
 from faults import files_up_to
 
-from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
+from buoyline import ContextWindow, LocalWorkspace
 from buoyline.errors import NotFoundError, StaleWindowError, SummaryError
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware
 
@@ -61,40 +55,7 @@ def everything(workspace: LocalWorkspace, messages: list[Msg]) -> list[tuple[str
     return blocks_in([*archived(workspace), *(message.model_dump(mode="json") for message in messages[1:])])
 
 
-class Comparison(MiddlewareBase):
-    """Compares what is sent with what another process would go on with then."""
-
-    def __init__(self, workdir: Path, scratch: Path) -> None:
-        self.workdir, self.scratch = workdir, scratch
-        self.differing: list[int] = []
-        self.calls = 0
-
-    async def on_model_call(
-        self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., Awaitable[Any]]
-    ) -> Any:
-        window = await resumed(self.workdir, self.scratch)
-        if await formatted(agent, window.messages) != await formatted(agent, input_kwargs["messages"][1:]):
-            self.differing.append(self.calls)
-        self.calls += 1
-        return await next_handler(**input_kwargs)
-
-
 class TestWindow:
-    async def test_at_each_model_call_another_process_would_send_the_same(self, tmp_path: Path) -> None:
-        workspace = LocalWorkspace(tmp_path / "w")
-        comparison = Comparison(workspace.workdir, tmp_path / "copy")
-        agent = pilot(
-            ScriptedModel(voyage(3, 5), context_size=5_000),
-            WorkspaceMiddleware(workspace, preview_tokens=300),
-            beside=[comparison],
-        )
-        await sail(agent, 3)
-        assert len(await workspace.load_summaries("s1")) >= 2
-        assert (comparison.calls, comparison.differing) == (18, [])
-        window = await resumed(workspace.workdir, tmp_path / "copy")
-        assert await formatted(agent, window.messages) == await formatted(agent, await next_messages(agent))
-        assert_sound(workspace)
-
     async def test_a_window_goes_on_from_there_and_each_block_is_once_in_all(self, tmp_path: Path) -> None:
         workspace = LocalWorkspace(tmp_path)
         model = ScriptedModel(voyage(3, 5), context_size=5_000)
@@ -109,34 +70,6 @@ class TestWindow:
         assert await window.compress(force=True)
         assert everything(workspace, await window.prepare()) == [*before, *blocks_in([asked.model_dump(mode="json")])]
         assert_sound(workspace)
-
-    async def test_it_grows_by_lines_until_a_compression(self, tmp_path: Path) -> None:
-        path = tmp_path / "sessions" / "s1" / "window.jsonl"
-        seen: list[bytes] = []
-
-        def look(_: Any) -> str:
-            seen.append(path.read_bytes())
-            return "Done."
-
-        agent = pilot(ScriptedModel([[call("log", lines=3)], look]), WorkspaceMiddleware(LocalWorkspace(tmp_path)))
-        await agent.reply(UserMsg("user", "Look."))
-        await agent.reply(UserMsg("user", "Look again."))
-        assert path.read_bytes().startswith(seen[1])
-        assert seen[1].startswith(seen[0])
-        assert [json.loads(line)["content"][0]["type"] for line in seen[0].splitlines()][-2:] == [
-            "tool_call",
-            "tool_result",
-        ]
-
-    async def test_what_changes_in_a_context_is_changed_there_too(self, tmp_path: Path) -> None:
-        pictures = [DataBlock(source=Base64Source(data=PIXEL, media_type="image/png")) for _ in range(3)]
-        agent = pilot(ScriptedModel(), WorkspaceMiddleware(LocalWorkspace(tmp_path / "w")), max_image_num=3)
-        await agent.reply(UserMsg("user", [TextBlock(text="Compare."), *pictures]))
-        agent.context_config.max_image_num = 1
-        await agent.reply(UserMsg("user", "Again."))
-        window = await resumed(tmp_path / "w", tmp_path / "copy")
-        assert [block.type for block in window.messages[0].content] == ["text", "text", "text", "data"]
-        assert await formatted(agent, window.messages) == await formatted(agent, await next_messages(agent))
 
     async def test_what_an_observer_or_a_hint_adds_is_there_after_the_reply(self, tmp_path: Path) -> None:
         agent = pilot(ScriptedModel(), WorkspaceMiddleware(LocalWorkspace(tmp_path / "w")))
@@ -176,16 +109,6 @@ class TestWindow:
         assert await formatted(agent, window.messages) == await formatted(agent, await next_messages(agent))
         assert_sound(workspace)
 
-    async def test_a_summary_of_agentscopes_own_is_a_message_of_the_session(self, tmp_path: Path) -> None:
-        of = state("s1", UserMsg("user", "Ahoy."))
-        of.summary = "An older summary: the anchor is at 54.32 north."
-        agent = pilot(ScriptedModel(), WorkspaceMiddleware(LocalWorkspace(tmp_path / "w")), of=of)
-        await agent.reply(UserMsg("user", "Where is the anchor?"))
-        window = await resumed(tmp_path / "w", tmp_path / "copy")
-        assert await formatted(agent, window.messages) == await formatted(agent, await next_messages(agent))
-        assert window.messages[0].get_text_content() == of.summary
-        assert window.added == len(window.messages)
-
     async def test_a_reply_that_is_interrupted_or_fails_is_written_down(self, tmp_path: Path) -> None:
         begun = asyncio.Event()
 
@@ -207,38 +130,6 @@ class TestWindow:
         with pytest.raises(ValueError, match="no model"):
             await agent.reply(UserMsg("user", "And now?"))
         window = await resumed(tmp_path / "w", tmp_path / "copy")
-        assert await formatted(agent, window.messages) == await formatted(agent, await next_messages(agent))
-
-    @pytest.mark.parametrize("where", ["text", "output"])
-    async def test_what_another_middleware_edits_before_a_model_call_is_written_before_it(
-        self, tmp_path: Path, where: str
-    ) -> None:
-        class Editing(MiddlewareBase):
-            async def on_reasoning(
-                self, agent: Agent, input_kwargs: dict[str, Any], next_handler: Callable[..., AsyncGenerator[Any, None]]
-            ) -> AsyncGenerator[Any, None]:
-                blocks = [block for message in agent.state.context for block in message.content]
-                for block in blocks if comparison.calls == 2 else ():  # all of them are written by then
-                    if where == "text" and isinstance(block, TextBlock):
-                        block.text += " Look well."
-                    if where == "output" and isinstance(block, ToolResultBlock):
-                        assert not isinstance(block.output, str)
-                        block.output.append(TextBlock(text="Look well."))
-                async for given in next_handler(**input_kwargs):
-                    yield given
-
-        workspace = LocalWorkspace(tmp_path / "w")
-        comparison = Comparison(workspace.workdir, tmp_path / "copy")
-        model = ScriptedModel([[call("log", lines=3)], [call("log", lines=3)], "Done."])
-        agent = pilot(model, Editing(), beside=[WorkspaceMiddleware(workspace), comparison])
-        await agent.reply(UserMsg("user", "Look."))
-        assert (comparison.calls, comparison.differing) == (3, [])
-
-    async def test_the_memory_workspace_keeps_it_too(self) -> None:
-        workspace = MemoryWorkspace()
-        agent = pilot(ScriptedModel(voyage(1, 6), context_size=8_000), WorkspaceMiddleware(workspace))
-        await sail(agent, 1)
-        window = await ContextWindow.resume(workspace, "s1")
         assert await formatted(agent, window.messages) == await formatted(agent, await next_messages(agent))
 
 

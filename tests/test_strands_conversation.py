@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from strands import Agent, ModelRetryStrategy, tool
 from strands.agent.conversation_manager import ConversationManager
 from strands.agent.conversation_manager import SlidingWindowConversationManager as TheirSlidingWindow
-from strands.agent.conversation_manager import SummarizingConversationManager as TheirSummarizing
 from strands.agent.conversation_manager.compression.pin_message import pin_message
 from strands.session import FileSessionManager, SnapshotSessionManager
 from strands.storage import LocalFileStorage
@@ -35,8 +34,6 @@ from buoyline.integrations.strands import (
     WorkspaceOffloader,
     WorkspaceStorage,
 )
-from buoyline.integrations.strands.history import DIALECT
-from buoyline.messages.registry import dialect_named
 
 Message = dict[str, Any]
 SESSION = "s1"
@@ -232,11 +229,6 @@ def test_what_strands_would_pass_over_is_refused(proactive: Any, tmp_path: Path)
         SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path), proactive_compression=proactive)
 
 
-def test_what_cannot_count_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="counter: 'gpt-4o' cannot count tokens"):
-        SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), counter="gpt-4o")
-
-
 def test_an_agent_and_a_prompt_for_summaries_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="Cannot provide both summarization_agent and summarization_system_prompt"):
         SummarizingConversationManager(
@@ -308,18 +300,6 @@ def test_after_an_overflow_large_results_become_stubs_and_their_whole_text_stays
     assert str(stored) in stub["content"][0]["text"]
     assert stored.read_text("utf-8") == output
     assert manager.removed_message_count == 0
-
-
-def test_after_an_overflow_a_result_of_a_page_becomes_a_stub_as_well(tmp_path: Path) -> None:
-    """Strands' own cuts whatever has more than 400 characters."""
-    output = "the quick brown fox jumps over the lazy dog; " * 20
-    messages = [said("user", "run it"), called("a"), answered("a", text=output), said("assistant", "it ran")]
-    agent = agent_with(SlidingWindowConversationManager(workspace=tmp_path), overflow, "fine", messages=messages)
-    agent("and now?")
-    (block,) = history(agent)[2]["content"][0]["toolResult"]["content"]
-    assert len(block["text"]) < len(output)
-    (stored,) = tmp_path.glob("sessions/*/tool_result-a.txt")
-    assert stored.read_text("utf-8") == output
 
 
 def test_results_that_may_not_be_truncated_stay_whole_and_messages_leave_instead(tmp_path: Path) -> None:
@@ -474,20 +454,6 @@ async def test_the_request_stays_if_its_own_calls_overflow(words: int, tmp_path:
     assert all(one["role"] != other["role"] for one, other in pairwise(asked))
 
 
-@pytest.mark.parametrize("make", [SlidingWindowConversationManager, SummarizingConversationManager])
-async def test_a_call_with_a_number_that_json_lacks_is_archived(make: Any, tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    manager = make(workspace=workspace, session_id=SESSION)
-    agent = agent_with(manager, [call("lookup", {"n": float("nan")}, "c1")], "fine", tools=[lookup])
-    await agent.invoke_async("look")
-    for number in range(12):
-        await agent.invoke_async(f"message {number}")
-    manager.reduce_context(agent)
-    messages = [dialect_named(DIALECT).from_json(message) for message in await archived(workspace)]
-    calls = [block["toolUse"] for message in messages for block in message["content"] if "toolUse" in block]
-    assert [repr(one["input"]) for one in calls] == ["{'n': nan}"]
-
-
 @pytest.mark.parametrize("answer", ["The port is 8080 [transcript.md:2].", json.dumps(FIELDS)])
 async def test_an_agent_of_ones_own_writes_the_summary_and_keeps_its_own_history(answer: str, tmp_path: Path) -> None:
     writer_model = ScriptedModel([answer])
@@ -555,41 +521,6 @@ def test_after_each_overflow_the_documented_writer_is_asked(writer: str, answer:
     messages = history(agent)
     assert [message["role"] for message in messages[:2]] == ["user", "assistant"]
     assert messages[-2]["content"] == [{"text": "go on"}]
-
-
-def test_after_an_overflow_structured_output_gives_the_fields(tmp_path: Path) -> None:
-    model = StructuredModel(FIELDS, overflow, "fine")
-    agent = agent_with(
-        SummarizingConversationManager(workspace=LocalWorkspace(tmp_path)), model=model, messages=talk(60)
-    )
-    agent("go on")
-    assert len(model.prompts) == 1
-    assert "The port is 8080" in texts(history(agent))[0]
-
-
-@pytest.mark.parametrize("answer", ["", "nonsense " * 4_000, overflow, RuntimeError("down")])
-def test_after_an_overflow_the_extractive_summary_takes_over_from_a_bad_one(
-    answer: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    writer = Agent(model=ScriptedModel([answer]), callback_handler=None)
-    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), summarization_agent=writer)
-    agent = agent_with(manager, overflow, "fine", messages=talk(60))
-    agent("go on")
-    assert "Summary of messages 0-" in texts(history(agent))[0]
-    assert "extractive" in caplog.text or answer
-
-
-@pytest.mark.parametrize("shares", ["manager", "agent"])
-def test_a_writer_that_is_summarised_itself_does_not_ask_itself_for_ever(shares: str, tmp_path: Path) -> None:
-    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path))
-    agent = agent_with(manager, overflow, overflow, overflow, "fine", messages=talk(60))
-    manager.summarization_agent = agent
-    if shares == "manager":
-        model = ScriptedModel([overflow])
-        manager.summarization_agent = Agent(model=model, conversation_manager=manager, callback_handler=None)
-    agent("go on")
-    assert "Summary of messages 0-" in texts(history(agent))[0]
-    assert history(agent)[-1]["content"] == [{"text": "fine"}]
 
 
 def test_without_a_model_the_extractive_summariser_writes(tmp_path: Path) -> None:
@@ -743,93 +674,6 @@ def test_an_overflow_that_the_workspace_cannot_relieve_is_raised_as_an_overflow(
         agent("go on")
     assert bare(history(agent))[:60] == messages
     assert manager.removed_message_count == 0
-
-
-class _Shelf:
-    """The smallest offloader there is; refuses as long as it shall."""
-
-    def __init__(self) -> None:
-        self.kept: list[Any] = []
-        self.is_broken = False
-
-    async def offload_context(self, session_id: str, msgs: list[Any], **kwargs: Any) -> str:
-        if self.is_broken:
-            raise RuntimeError("the shelf is broken")
-        self.kept += msgs
-        return "shelf://1"
-
-    async def offload_tool_result(self, session_id: str, tool_result: Any, **kwargs: Any) -> str:
-        return "shelf://2"
-
-
-@pytest.mark.parametrize("kind", [SlidingWindowConversationManager, SummarizingConversationManager])
-def test_any_offloader_will_do_and_what_it_raises_stops_no_call(kind: Any) -> None:
-    shelf = _Shelf()
-    manager = kind(workspace=shelf, proactive_compression=True)
-    messages = talk(60)
-    agent = agent_with(manager, messages=copy.deepcopy(messages), config={"context_window_limit": 100})
-    shelf.is_broken = True
-    agent("go on")
-    assert (manager.removed_message_count, len(history(agent))) == (0, 62)
-    shelf.is_broken = False
-    agent("and on")
-    assert "shelf://1" in texts(history(agent))[0]
-    kept = history(agent)[1:]
-    assert bare([*shelf.kept, *kept])[:60] == messages
-
-
-def test_what_the_smallest_offloader_has_is_not_given_to_it_again_after_a_failure() -> None:
-    """It cannot say what it has: it was the manager's attempt that came to nothing behind the archive."""
-    shelf, messages = _Shelf(), [said("assistant" if place % 2 else "user", "a") for place in range(40)]
-    manager = SummarizingConversationManager(workspace=shelf, summarizer="extractive")
-    agent = agent_with(manager, overflow, overflow, "fine", messages=copy.deepcopy(messages))
-    agent("and now?")
-    assert manager.removed_message_count > 0
-    assert bare(shelf.kept) == messages[: len(shelf.kept)]
-    assert len(shelf.kept) >= manager.removed_message_count
-
-
-class _Helpless:
-    """A summariser that raises what no summariser should."""
-
-    async def summarize(self, request: SummaryRequest) -> Any:
-        raise LookupError("out of words")
-
-
-def _special(text: str) -> int:
-    if "<|endoftext|>" in text:
-        raise ValueError("a special token")
-    return len(text)
-
-
-def test_whatever_a_counter_raises_stops_no_call(tmp_path: Path) -> None:
-    messages = [*talk(60), said("user", "what is <|endoftext|>?"), said("assistant", "an end")]
-    manager = SummarizingConversationManager(
-        workspace=LocalWorkspace(tmp_path), counter=cast("Any", _special), proactive_compression=True
-    )
-    agent = agent_with(manager, "fine", messages=messages, config={"context_window_limit": 100})
-    agent("go on")
-    assert texts(history(agent))[-1] == "fine"
-
-
-def test_whatever_a_summariser_raises_the_extractive_one_writes_then(tmp_path: Path) -> None:
-    manager = SummarizingConversationManager(
-        workspace=LocalWorkspace(tmp_path), summarizer=_Helpless(), proactive_compression=True
-    )
-    agent = agent_with(manager, "fine", messages=talk(60), config={"context_window_limit": 600})
-    agent("go on")
-    assert texts(history(agent))[0].startswith("[Summary of messages 0-")
-
-
-def test_a_mistake_in_a_manager_is_not_logged_away(tmp_path: Path) -> None:
-    class Mistaken(SummarizingConversationManager):
-        async def _reduce(self, agent: Agent) -> None:
-            raise AssertionError("a mistake")
-
-    manager = Mistaken(workspace=LocalWorkspace(tmp_path), proactive_compression=True)
-    agent = agent_with(manager, messages=talk(60), config={"context_window_limit": 100})
-    with pytest.raises(Exception, match="a mistake"):
-        agent("go on")
 
 
 # What Strands' own managers are known to get wrong.
@@ -1008,66 +852,6 @@ def test_an_agent_that_returned_to_an_older_state_still_loses_nothing(tmp_path: 
     assert bare(asyncio.run(archived(workspace)))[manager.removed_message_count :] + kept == messages
 
 
-def summarized_by_strands(tmp_path: Path) -> Agent:
-    """Return an agent whose session Strands' own manager has summarized and saved."""
-    theirs = TheirSummarizing(0.5, 2)
-    agent = restarted(tmp_path, theirs, "noted")
-    for number in range(6):
-        agent(f"question {number}")
-    model_of(agent).answers = ["their summary"]
-    theirs.reduce_context(agent)
-    asyncio.run(_sync(agent))
-    return agent
-
-
-def test_a_session_of_strands_own_manager_goes_on_with_ours(tmp_path: Path) -> None:
-    agent = summarized_by_strands(tmp_path)
-    workspace = LocalWorkspace(tmp_path / "w")
-    ours = SummarizingConversationManager(0.5, 2, workspace=workspace)
-    again = restarted(tmp_path, ours)
-    assert bare(history(again)) == bare(history(agent))
-    ours.reduce_context(again)
-    assert "their summary" in texts(asyncio.run(archived(workspace, "release")))
-    third = restarted_after_sync(tmp_path, again, workspace)
-    assert bare(history(third)) == bare(history(again))
-
-
-def test_a_summary_of_strands_own_manager_outlives_a_save_before_it_is_replaced(tmp_path: Path) -> None:
-    agent = summarized_by_strands(tmp_path)
-    workspace = LocalWorkspace(tmp_path / "w")
-    asyncio.run(_sync(restarted_with_ours(tmp_path, workspace)))
-    again = restarted_with_ours(tmp_path, workspace)
-    assert bare(history(again)) == bare(history(agent))
-    again.conversation_manager.reduce_context(again)
-    assert texts(asyncio.run(archived(workspace, "release")))[0] == "their summary"
-    asyncio.run(_sync(again))
-    assert bare(history(restarted_with_ours(tmp_path, workspace))) == bare(history(again))
-
-
-def restarted_with_ours(tmp_path: Path, workspace: LocalWorkspace) -> Agent:
-    return restarted(tmp_path, SummarizingConversationManager(0.5, 2, workspace=workspace))
-
-
-def test_a_copied_history_loses_no_message_in_a_restarted_agent(tmp_path: Path) -> None:
-    workspace, asked = LocalWorkspace(tmp_path / "w"), [f"question {number}" for number in range(12)]
-
-    def started() -> Agent:
-        manager = SlidingWindowConversationManager(5, workspace=workspace)
-        return restarted(tmp_path, manager, lambda messages: f"answer to {messages[-1]['content'][-1]['text']}")
-
-    agent = started()
-    for number, question in enumerate(asked):
-        agent(question)
-        if number in {3, 7}:
-            agent.messages[:] = cast("Any", [said(one["role"], one["content"][0]["text"]) for one in history(agent)])
-        if number in {4, 8}:
-            agent = started()
-    seen = texts([*asyncio.run(archived(workspace, "release")), *history(agent)])
-    assert [text for text in seen if "question" in text and "answer" not in text] == asked
-    assert [text for text in seen if "answer to" in text] == [f"answer to {question}" for question in asked]
-    assert sum("no longer in the context" in text for text in seen) == 1
-
-
 def test_results_that_became_stubs_are_stubs_again_in_a_restarted_agent(tmp_path: Path) -> None:
     @tool
     def lookup(n: int) -> str:
@@ -1120,15 +904,6 @@ def test_an_agent_whose_session_was_taken_over_changes_nothing_and_raises_its_ov
     assert manager.removed_message_count == 0
 
 
-async def _sync(agent: Agent) -> None:
-    cast("Any", agent)._session_manager.sync_agent(agent)
-
-
-def restarted_after_sync(tmp_path: Path, agent: Agent, workspace: LocalWorkspace) -> Agent:
-    asyncio.run(_sync(agent))
-    return restarted(tmp_path, SummarizingConversationManager(0.5, 2, workspace=workspace))
-
-
 def test_a_snapshot_brings_summary_and_history_back(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path / "w")
 
@@ -1150,22 +925,6 @@ def test_a_snapshot_brings_summary_and_history_back(tmp_path: Path) -> None:
     )
     asked = [text for text in texts([*left, *history(again)[1:]]) if "question" in text]
     assert asked == [f"question {number}" for number in range(24)]
-
-
-def test_a_history_that_was_emptied_carries_no_old_summary_on(tmp_path: Path) -> None:
-    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), session_id=SESSION)
-    agent = agent_with(manager, messages=talk(40, "about the harbour of Kiel"))
-    manager.reduce_context(agent)
-    history(agent)[:] = talk(40, "about the weather in Bergen")
-    manager.reduce_context(agent)
-    assert "Bergen" in texts(history(agent))[0]
-    assert "Kiel" not in texts(history(agent))[0]
-
-
-def test_the_state_of_another_manager_is_refused(tmp_path: Path) -> None:
-    manager = SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path))
-    with pytest.raises(ValueError, match="Invalid conversation manager state"):
-        manager.restore_from_session(SummarizingConversationManager(workspace=LocalWorkspace(tmp_path)).get_state())
 
 
 async def test_what_an_agent_had_before_it_can_be_resumed_without_strands(tmp_path: Path) -> None:
@@ -1318,36 +1077,5 @@ def test_without_its_notice_a_window_slides_as_strands_own_does(count: int, size
     assert ours.removed_message_count == theirs.removed_message_count
 
 
-def _paste(tokens: int) -> str:
-    """Return a text of about so many tokens, if four bytes are one."""
-    line = "the harbour log repeats itself in plain words\n"
-    return line * (4 * tokens // len(line))
-
-
 TASK = "Move the gateway to port 8443. Never touch anything under legacy/."
 RULES = [f"Rule {at}: never touch app/part_{at}/store_{at}.py, its port is {9000 + at}." for at in range(160)]
-
-
-def test_a_strands_agent_keeps_its_large_summary_if_few_messages_leave(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path, durability="off")
-    manager = SummarizingConversationManager(0.8, 2, workspace=workspace, session_id="s1", summarizer="extractive")
-    talk = [
-        {"role": role, "content": [{"text": text}]}
-        for said in (TASK, *RULES)
-        for role, text in (("user", said), ("assistant", "Noted."))
-    ]
-    model = ScriptedModel(["ok"], context_window_limit=16_000)
-    agent = Agent(model=model, conversation_manager=manager, messages=cast("Any", talk), callback_handler=None)
-    while len(agent.messages) > 8:
-        manager.reduce_context(agent)
-    first = manager.summary
-    assert first is not None
-    agent(_paste(int(0.82 * 16_000)))
-    manager.reduce_context(agent)
-
-    second = manager.summary
-    assert second is not None
-    assert second.source_tokens < 800 < first.tokens
-    assert second.tokens > 0.9 * first.tokens
-    assert "8443" in second.text
-    assert "legacy/" in second.text

@@ -8,7 +8,6 @@ import logging
 import re
 import subprocess
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ import pytest
 
 pytest.importorskip("strands", reason="strands-agents is an extra for tests")
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from strands import Agent, tool
 from strands.hooks import AfterToolCallEvent, BeforeToolCallEvent, HookProvider, HookRegistry
 from strands.session.file_session_manager import FileSessionManager
@@ -336,38 +333,6 @@ def test_a_preview_of_no_tokens_is_the_notice_alone(storage: Any) -> None:
     assert "call_1" in text_of(agent)
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(10, 400), st.sampled_from(["a", "line\n", "標", '{"a": 1}\n', " "]), st.booleans(), st.data())
-def test_what_stands_there_is_never_larger_than_what_left(
-    count: int,
-    unit: str,
-    is_ours: bool,  # noqa: FBT001 - a parameter
-    data: st.DataObject,
-) -> None:
-    """Strands' own placeholder makes 10,468 characters out of 10,001."""
-    text = unit * count
-    limit = data.draw(st.integers(2, 60))
-    storage: Any = MemoryWorkspace() if is_ours else InMemoryStorage()
-    plugin = WorkspaceOffloader(storage, limit, data.draw(st.integers(0, limit - 1)))
-    agent = run(plugin, tool_giving(text))
-    assert default_counter().count(text_of(agent)) <= default_counter().count(text)
-
-
-@pytest.mark.parametrize("preview_tokens", [0, 50, 99])
-def test_what_is_above_a_low_limit_leaves_where_a_notice_is_smaller(preview_tokens: int, storage: Any) -> None:
-    """A preview that is asked for is no reason to keep a result that the notice alone would make smaller."""
-    text = " ".join(f"word{number}" for number in range(80))
-    agent = run(WorkspaceOffloader(storage, 100, preview_tokens), tool_giving(text))
-    assert text not in text_of(agent)
-    assert "call_1" in text_of(agent)
-    assert default_counter().count(text_of(agent)) < default_counter().count(text)
-
-
-def test_a_result_that_no_notice_is_smaller_than_stays_whatever_the_limit(storage: Any) -> None:
-    text = "a result of few words, " * 4
-    assert text_of(run(WorkspaceOffloader(storage, 5, 1), tool_giving(text))) == text
-
-
 def test_a_stub_has_at_most_the_tokens_of_a_preview(any_storage: Any) -> None:
     agent = run(WorkspaceOffloader(any_storage, 2_500, 700), tool_giving(lines()))
     assert 300 < default_counter().count(text_of(agent)) <= 700
@@ -456,29 +421,7 @@ def test_code_that_calls_a_tool_gets_the_stub_as_with_strands_own_plugin(workdir
     assert path_in(found["content"][0]["text"]).read_text(encoding="utf-8") == lines()
 
 
-@pytest.mark.parametrize("call_id", ["../../x", "a\\b", "x" * 300, "標" * 90, ".env"])
-def test_no_call_id_keeps_a_result_from_leaving(call_id: str, workdir: Path) -> None:
-    """Strands' file storages refuse some of them, and what they refuse stays in the context."""
-    model = ScriptedModel([[call("loud", {}, call_id)], "done"])
-    agent = Agent(
-        model=model, tools=[tool_giving(lines())], plugins=[WorkspaceOffloader(workdir)], callback_handler=None
-    )
-    agent("go")
-    path = path_in(text_of(agent))
-    assert path.is_relative_to(workdir / "sessions")
-    assert path.read_text(encoding="utf-8") == lines()
-
-
 # --- what goes wrong ---
-
-
-@pytest.mark.parametrize(
-    "content", [[{"json": {"at": datetime.now(UTC)}}, {"text": lines()}], [{"text": "\ud800" * 20_000}]]
-)
-def test_what_has_no_json_form_costs_no_result(content: list[dict[str, Any]], storage: Any) -> None:
-    """Strands' plugin makes an error of a successful result."""
-    agent = run(WorkspaceOffloader(storage), tool_giving(content))
-    assert result_of(agent)["status"] == "success"
 
 
 class Failing:
@@ -569,11 +512,6 @@ def test_the_documented_ways_of_retrieving_work_on_every_storage(
     assert shown in text_of(agent, 1)
 
 
-def test_a_very_low_limit_leaves_answers_room_for_lines(storage: Any) -> None:
-    agent = run(WorkspaceOffloader(storage, 25, 10), tool_giving(lines()), retrieving(pattern="line 1299"))
-    assert "> 1300| line 1299" in text_of(agent, 1)
-
-
 def test_without_options_all_of_it_comes_back_and_stays(any_storage: Any) -> None:
     agent = run(WorkspaceOffloader(any_storage), tool_giving(lines()), retrieving())
     assert text_of(agent, 1) == lines()
@@ -583,12 +521,6 @@ def test_what_would_flood_the_window_comes_back_by_its_first_lines(storage: Any)
     agent = run(WorkspaceOffloader(storage), tool_giving(lines()), retrieving(), window=10_000)
     assert "line 0" in text_of(agent, 1)
     assert default_counter().count(text_of(agent, 1)) <= 2_500
-
-
-def test_something_at_the_end_of_one_endless_line_is_found_and_paged_to(storage: Any) -> None:
-    text = "x" * 300_000 + " needle " + "y" * 2_000
-    agent = run(WorkspaceOffloader(storage), tool_giving(text), retrieving(pattern="needle"))
-    assert "needle" in text_of(agent, 1).split("\n\n", 1)[1]
 
 
 @pytest.mark.parametrize(
@@ -605,13 +537,6 @@ def test_a_call_that_cannot_be_answered_is_an_error_result(arguments: dict[str, 
     )
     assert result_of(agent, 1)["status"] == "error"
     assert words in text_of(agent, 1)
-
-
-def test_a_model_that_asks_for_the_whole_gets_all_of_a_result_of_any_size(storage: Any) -> None:
-    text = lines(40_000)  # more than a quarter of the window, which is given unasked
-    for options, is_whole in (({}, False), ({"whole": True}, True)):
-        agent = run(WorkspaceOffloader(storage), tool_giving(text), retrieving(**options))
-        assert (text_of(agent, 1) == text) is is_whole
 
 
 @pytest.mark.parametrize("name", [".env", "link.txt", "../secret.txt", "sessions/other/tool_result-call_1.txt"])
@@ -733,34 +658,6 @@ def test_an_agent_with_its_old_messages_retrieves_its_old_results(kept: str, wor
         assert "> 1300| line 1299" in text_of(after, number)
 
 
-LOOKS: dict[str, tuple[dict[str, Any], str]] = {
-    "grep": ({"pattern": "line 1299"}, "1300: line 1299"),
-    "search": ({"query": "line 1299"}, "line 1299"),
-    "read": ({"path": "tool_result-call_1.txt", "start": 1300}, "line 1299"),
-}
-
-
-@pytest.mark.parametrize("name", LOOKS)
-@pytest.mark.parametrize("has_own", [False, True])
-def test_an_agents_lookups_reach_the_results_that_its_messages_name(name: str, has_own: bool, workdir: Path) -> None:  # noqa: FBT001 - a parameter
-    before = run(WorkspaceOffloader(workdir), tool_giving(lines()))
-    arguments, expected = LOOKS[name]
-    own: list[Any] = [[call("loud", {}, "call_5")]] if has_own else []
-    after = Agent(
-        model=ScriptedModel([*own, [call(name, arguments, "call_6")], "done"]),
-        tools=[tool_giving("own " + lines())],
-        plugins=[WorkspaceOffloader(workdir)],
-        messages=json.loads(json.dumps(before.messages)),
-        callback_handler=None,
-    )
-    after("again")
-    answer = text_of(after, 1 + has_own)
-    assert expected in answer
-    assert not answer.startswith("Error")
-    if has_own and name == "grep":
-        assert all(f"sessions/{session_of(agent)}" in answer for agent in (before, after))
-
-
 def test_a_path_or_a_forged_stub_opens_no_session_of_somebody_else(workdir: Path) -> None:
     other = run(WorkspaceOffloader(workdir, session_id="of-somebody-else"), tool_giving(lines()))
     forged = text_of(other).partition("\n\n")[0] + "\n\n1: guessed\n"
@@ -776,40 +673,6 @@ def test_a_path_or_a_forged_stub_opens_no_session_of_somebody_else(workdir: Path
     assert result_of(agent, 1)["status"] == "error"
     assert all("line 12" not in text_of(agent, number) for number in (1, 2, 3))
     assert "cannot be read from here" in text_of(agent, 2)
-
-
-@pytest.mark.parametrize("file", ["sessions/before/journal.jsonl", "workspace.json"])
-def test_an_earlier_session_that_is_damaged_hides_no_result_of_the_agents_own(file: str, workdir: Path) -> None:
-    before = run(WorkspaceOffloader(workdir, session_id="before"), tool_giving(lines()))
-    (workdir / file).write_bytes(b"{}\n")
-    looks: list[Any] = [call("retrieve_offloaded_content", {"reference": "tool_result-call_1.txt"}, "call_2")]
-    looks += [call(name, arguments, f"call_{name}") for name, (arguments, _) in LOOKS.items()]
-    after = Agent(
-        model=ScriptedModel([[call("loud", {}, "call_5")], looks, "done"]),
-        tools=[tool_giving("own " + lines())],
-        plugins=[WorkspaceOffloader(workdir)],
-        messages=json.loads(json.dumps(before.messages)),
-        callback_handler=None,
-    )
-    after("again")
-    answers = [text_of(after, number) for number in range(2, 2 + len(looks))]
-    assert not [
-        answer for answer in answers for mark in ("`", "buoyline ", "journal.jsonl", "repair") if mark in answer
-    ]
-    if file != "workspace.json":  # nothing can be stored then
-        assert "1300: line 1299" in answers[1]
-
-
-def test_a_key_that_no_stub_lists_opens_no_result_of_somebody_else() -> None:
-    storage = UnifiedInMemoryStorage()
-    run(WorkspaceOffloader(storage, session_id="of-somebody-else"), tool_giving(lines()))
-    key = "offloader/of-somebody-else/call_1_0"
-    agent = run(
-        WorkspaceOffloader(storage),
-        tool_giving(f"see {key}"),
-        [call("retrieve_offloaded_content", {"reference": key}, "call_2")],
-    )
-    assert result_of(agent, 1)["status"] == "error"
 
 
 def test_every_reference_in_a_restored_session_leads_to_its_result(tmp_path: Path, workdir: Path) -> None:
@@ -889,65 +752,6 @@ async def test_a_unified_storage_is_evicted_after_the_cycles_that_were_named(
     assert bool(await storage.list()) is is_there
     with pytest.raises(ValueError, match="evict_after_cycles"):
         WorkspaceOffloader(storage, evict_after_cycles=0)
-
-
-@pytest.mark.parametrize("kept", ["workspace", "memory"])
-def test_a_retrieved_document_keeps_its_name(kept: str, workdir: Path) -> None:
-    document = {"document": {"name": "report", "format": "pdf", "source": {"bytes": b"%PDF-1.7" + b"x" * 4_000_000}}}
-
-    def look(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        found = re.search(r"([^ ,]+)\]", messages[-1]["content"][0]["toolResult"]["content"][0]["text"])
-        assert found is not None
-        return [call("retrieve_offloaded_content", {"reference": found[1]}, "call_2")]
-
-    agent = run(WorkspaceOffloader(STORAGES[kept](workdir)), tool_giving([document]), look)
-    assert result_of(agent, 1)["content"] == [document]
-
-
-def test_strands_own_memory_ages_by_the_turns_of_its_agent() -> None:
-    """Documented of it: the plugin triggers eviction on each model invocation cycle."""
-    storage = InMemoryStorage(evict_after_turns=2)
-    small: list[Any] = [[call("quiet", {}, f"small_{number}")] for number in range(4)]
-    model = ScriptedModel([[call("loud")], *small, lambda messages: retrieving()(messages[2:3]), "done"])
-    tools = [tool_giving(lines()), tool_giving("ok", name="quiet")]
-    plugin = WorkspaceOffloader(storage)
-    agent = Agent(model=model, tools=tools, plugins=[plugin], callback_handler=None)
-    agent("go")
-    assert result_of(agent, 5)["status"] == "error"
-    with pytest.raises(ValueError, match="cannot be shared"):
-        Agent(model=ScriptedModel(["done"]), plugins=[plugin])
-
-
-@pytest.mark.parametrize("kept", ["files", "memory"])
-def test_one_long_line_is_searched_by_the_lines_that_its_stub_counts(kept: str, workdir: Path) -> None:
-    users = [{"id": n, "name": f"user {n}", "role": "admin" if n % 5 == 0 else "member"} for n in range(300)]
-    storage = strands.InMemoryStorage() if kept == "memory" else strands.FileStorage(workdir)
-    asked: list[dict[str, Any]] = [
-        {"pattern": "admin", "context_lines": 0},
-        {"line_range": {"start": 4, "end": 6}},
-    ]
-    looks = [lambda messages, one=one: retrieving(**one)(messages[2:3]) for one in asked]
-    viewed = retrieving(line_range={"start": 4, "end": 6})
-
-    def by_view(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        (named,) = viewed(messages[2:3])
-        named["toolUse"]["input"]["reference"] = named["toolUse"]["input"]["reference"].replace(".txt", ".view.txt")
-        return [named]
-
-    agent = run(strands.ContextOffloader(storage), tool_giving(json.dumps({"users": users})), *looks, by_view)
-    assert ".view.txt" in text_of(agent)
-    assert "60 matches" in text_of(agent, 1), text_of(agent, 1)[:200]
-    assert '"name": "user 0"' in text_of(agent, 2)
-    assert text_of(agent, 3) == text_of(agent, 2)
-
-
-def test_what_left_is_told_and_the_workspace_verifies(workdir: Path) -> None:
-    told: list[Any] = []
-    run(WorkspaceOffloader(workdir, on_event=told.append), tool_giving(lines()))
-    (event,) = told
-    assert (event.tool, event.call_id) == ("loud", "call_1")
-    journal = next(workdir.glob("sessions/*/journal.jsonl")).read_text(encoding="utf-8")
-    assert [json.loads(line)["op"] for line in journal.splitlines()] == ["begin", "result", "stub"]
 
 
 def test_parallel_calls_are_each_stored(workdir: Path, caplog: pytest.LogCaptureFixture) -> None:

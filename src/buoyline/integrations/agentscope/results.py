@@ -14,14 +14,13 @@ from agentscope.agent import Agent
 from agentscope.message import TextBlock, ToolCallBlock, ToolResultBlock
 from agentscope.tool import ToolResponse
 
-from buoyline.errors import MessageError, RedactionError, StorageError
+from buoyline.errors import RedactionError, StorageError
 from buoyline.integrations.agentscope.agents import message_of, pieces_of, result_limit_of, tokens_of
 from buoyline.integrations.agentscope.context import DIALECT, AgentMemory, noted
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.management.managers import text_numbers
 from buoyline.management.rules import TruncatedStub
 from buoyline.messages import Message, ToolCall
-from buoyline.messages.jsonl import spell
 from buoyline.offloader.stub import truncated
 from buoyline.tokens.messages import count_result
 from buoyline.window.events import ResultOffloaded
@@ -54,7 +53,7 @@ class ResultIntake:
             ConfigError: The middleware's settings cannot work with the agent's limit.
             MessageError: The tool gave what no message holds.
         """
-        response, events = _writable(response), list[ResultOffloaded]()
+        events = list[ResultOffloaded]()
         given: Any = response  # whose own types leave the metadata open
         block = ToolResultBlock(
             id=call.id, name=call.name, output=given.content, state=given.state, metadata=given.metadata
@@ -130,24 +129,6 @@ def put_back(agent: Agent, memory: AgentMemory) -> None:
         for block in reversed(message.content):  # the newest first: some models use a call's id again
             if isinstance(block, ToolResultBlock) and block.id in memory.held:
                 block.output = memory.held.pop(block.id)
-
-
-def _writable(response: ToolResponse) -> ToolResponse:
-    """Return *response* with metadata that a file can hold; AgentScope itself could not save the others."""
-    given: Any = response
-    spoiled = {name: repr(value) for name, value in given.metadata.items() if not _has_json(value)}
-    if not spoiled:
-        return response
-    logger.warning("metadata of a tool's result have no JSON form and are kept as text: %s", ", ".join(spoiled))
-    return response.model_copy(update={"metadata": {**given.metadata, **spoiled}})
-
-
-def _has_json(value: object) -> bool:
-    try:
-        spell(value)
-    except MessageError:
-        return False
-    return True
 
 
 def _content_of(entry: Entry) -> list[Any]:

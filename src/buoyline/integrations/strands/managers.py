@@ -451,7 +451,6 @@ class SummarizingConversationManager(CutConversationManager):
         workspace: Offloader | str | os.PathLike[str] | None = None,
         session_id: str | None = None,
         summarizer: Summarizer | SummaryFunction | Literal["extractive"] | None = None,
-        summary_tokens: int | None = None,
         pin_first: int | None = None,
         proactive_compression: bool | ProactiveCompressionConfig | None = None,
         counter: TokenCounter | None = None,
@@ -471,13 +470,12 @@ class SummarizingConversationManager(CutConversationManager):
             session_id: See `WorkspaceConversationManager`.
             summarizer: Writes the summaries instead: any summarizer of buoyline, an async function, or
                 ``"extractive"``, which calls no model.
-            summary_tokens: Most tokens of a summary. Default: a sixteenth of the window, from 400 to 4,000.
             pin_first: See `CutConversationManager`.
             proactive_compression: See `WorkspaceConversationManager`.
             counter: See `WorkspaceConversationManager`.
 
         Raises:
-            ConfigError: More than one writer is given, or *summary_tokens* is not above 0.
+            ConfigError: More than one writer is given.
             ValueError: See `WorkspaceConversationManager`.
             TypeError: See `WorkspaceConversationManager`.
         """
@@ -487,7 +485,7 @@ class SummarizingConversationManager(CutConversationManager):
                 "one alone writes the summaries"
             )
             raise ConfigError("summarization_agent", problem)
-        config = ContextConfig(summary_tokens=summary_tokens)
+        config = ContextConfig()
         if summarization_system_prompt is not None:
             config = replace(config, compression_prompt=summarization_system_prompt)
         super().__init__(
