@@ -4,13 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.compression.extractive.lines import LineFinder
-from buoyline.compression.extractive.snippets import MAX_LEAD_LINES, Sections
-from buoyline.compression.extractive.summarizer import extract
 from buoyline.compression.pointers import Pointer
-from buoyline.compression.summary import SourceMessage, SummaryRequest
+from buoyline.compression.summary import SourceMessage
 from buoyline.messages.registry import detect
 from buoyline.previews.source import readable_lines
-from buoyline.tokens import default_counter
 
 
 def _source(text: str) -> SourceMessage:
@@ -52,40 +49,3 @@ def test_cited_lines_hold_what_was_quoted(lines: list[str], data: st.DataObject)
     assert 11 <= pointer.start <= pointer.end <= 10 + len(source.lines)
     if quoted.isascii() and quoted.isprintable() and quoted.strip():
         assert "".join(quoted.split()) in "".join(_cited(source, pointer).split())
-
-
-def _strings(text: str) -> set[str]:
-    return {word for word in text.split() if "_" in word}
-
-
-@given(st.lists(st.sampled_from(["a_1", "b_2", "c_3", "plain", ""]), min_size=1, max_size=200))
-def test_a_section_holds_its_strings_on_single_lines(words: list[str]) -> None:
-    source = _source("\n".join(words))
-    sections = Sections([source], _strings)
-    for string in {word for word in words if "_" in word}:
-        numbers = sections.holding(string)
-        assert numbers
-        for number in numbers:
-            (pointer,) = sections.lines_of(number, number, [string])
-            assert string in _cited(source, pointer)
-            assert pointer.start == pointer.end
-
-
-def test_a_name_that_stands_shortly_before_leads_the_lines() -> None:
-    source = _source("\n".join(["file: main_7.py", *["x"] * 5, "load_rows", *["x"] * 60, "save_rows"]))
-    sections = Sections([source], _strings)
-    assert sections.led_by(Pointer("transcript.md", 18, 18), "main_7.py") == Pointer("transcript.md", 12, 18)
-    assert sections.led_by(Pointer("transcript.md", 79, 79), "main_7.py") is None
-    assert sections.led_by(Pointer("transcript.md", 11, 20), "main_7.py") == Pointer("transcript.md", 11, 20)
-    assert MAX_LEAD_LINES < 60
-
-
-def test_the_last_tokens_hold_strings_from_lines_that_are_named_anyway() -> None:
-    counter = default_counter()
-    line = "row_{0} and a_long_name_for_{0}_that_takes_many_tokens x_{0}"
-    source = _source("\n".join(line.format(number) for number in range(100, 200)))
-    for max_tokens in range(150, 340, 10):
-        draft = extract(SummaryRequest([source], None, max_tokens, counter))
-        left = max_tokens - sum(counter.count(text) for text in draft.fields.values() if text)
-        assert 0 <= left <= 4
-        assert all(item.pointer is not None for item in draft.items if item.kind == "identifier")

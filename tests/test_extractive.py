@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from thirds import STEP, each_third
 
 from buoyline.compression.citations import CUT, unverified
-from buoyline.compression.extractive.fact_text import FILE_KINDS
+from buoyline.compression.extractive.fact_text import ANSWERED, FILE_KINDS
 from buoyline.compression.extractive.facts import FACTS
-from buoyline.compression.extractive.plans import ticked
+from buoyline.compression.extractive.records import rows_of
 from buoyline.compression.extractive.summarizer import Extractive, extract
 from buoyline.compression.pointers import Pointer, pointers_in
 from buoyline.compression.summary import FIELDS, Draft, SourceMessage, SummaryRequest
-from buoyline.compression.work_state import PlanItem
 from buoyline.messages import Message
 from buoyline.messages.registry import detect
 from buoyline.tokens import as_text_counter, default_counter
@@ -153,21 +152,10 @@ def test_work_that_was_checked_and_not_committed_is_said_to_be_uncommitted() -> 
     assert "nothing was committed" in _extract([_said("user", "Go on."), *written, *checked]).fields["current_state"]
 
 
-def test_created_files_have_one_root_beside_relative_paths_and_files_elsewhere() -> None:
-    messages = [_said("user", "Make a site.")]
-    messages += [_call("Read", "c0", file_path="/mnt/skills/SKILL.md"), _result("c0", "A skill.")]
-    for number, name in enumerate(("js/main.js", "js/data.js", "index.html"), 1):
-        path = f"/srv/work/site-of-the-club/{name}"
-        messages += [_call("Write", f"c{number}", file_path=path, content="1"), _result(f"c{number}", "File created")]
-    messages += [_call("Bash", "c9", command="echo 1 > icon.html"), _result("c9", "(no output)")]
-    state = _extract(messages).fields["current_state"]
-    assert "Created: icon.html; in /srv/work/site-of-the-club/: index.html, js/{data.js, main.js}" in state
-
-
-def test_errors_are_open_until_the_same_thing_succeeds() -> None:
+def test_a_failed_call_is_quoted_with_its_error() -> None:
     found = _extract(SESSION).fields["important_discoveries"]
     assert "FAILED" not in found
-    assert "Open error: terraform plan → app/store.py:3: error: Missing return type [transcript.md:91-109]" in found
+    assert "Failed: terraform plan → app/store.py:3: error: Missing return type [transcript.md:91-109]" in found
 
 
 def test_next_steps_hold_the_open_tasks_and_the_closing_question() -> None:
@@ -225,10 +213,10 @@ def test_what_was_announced_is_no_open_step_once_it_was_tried_or_answered() -> N
 def test_words_that_a_command_prints_itself_are_no_error() -> None:
     command = "make check || echo 'Error: not found'"
     found = _extract([_said("user", "go"), _call("Bash", "1", command=command), _result("1", "Error: not found")])
-    assert "Open error" not in found.fields["important_discoveries"]
+    assert "Failed: " not in found.fields["important_discoveries"]
     passed = _result("1", "=== RUN TestExplain_MutualExclusivityError\n--- PASS: TestExplain (0.00s)")
     found = _extract([_said("user", "go"), _call("Bash", "1", command="go test ./..."), passed])
-    assert "Open error" not in found.fields["important_discoveries"]
+    assert "Failed: " not in found.fields["important_discoveries"]
 
 
 @pytest.mark.parametrize(
@@ -250,37 +238,6 @@ def test_a_call_that_the_user_refused_is_no_change_and_no_error(answer: str, sai
     assert said in fields["task_overview"]
     assert "Changed" not in fields["current_state"]
     assert "rror" not in fields["important_discoveries"]
-
-
-@pytest.mark.parametrize("text", ["deploy-user@build: Permission denied (publickey).", "user anna was denied access"])
-def test_a_server_that_denies_is_no_user_who_refuses(text: str) -> None:
-    failed = [_call("Bash", "1", command="ssh build ls"), _result("1", f"{text}\nexit code 1")]
-    fields = _extract([_said("user", "Tidy up the app."), *failed]).fields
-    assert f"`ssh build ls` fails: {text}" in fields["current_state"]
-    assert "Refused" not in fields["task_overview"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        'The user rejected the offer in March: "never again", it says.',
-        "ERROR: operator denied access: the user said: drop it",
-        "HTTP 500 error: user declined the payment",
-        "AssertionError: user denied",
-        "Error: The user answered: yes",
-        "a.py:3: # the user said: keep it",
-    ],
-)
-def test_a_refusal_that_a_result_only_quotes_is_not_the_users(text: str) -> None:
-    failed = [_call("Bash", "1", command="make deploy"), _result("1", f"{text}\nexit code 1")]
-    overview = _extract([_said("user", "Tidy up the app."), *failed]).fields["task_overview"]
-    assert "efus" not in overview
-
-
-def test_an_error_that_was_not_tried_again_for_long_says_so() -> None:
-    later = [_said("assistant", f"Looked at part_{number}.") for number in range(60)]
-    found = _extract([*SESSION[:11], *later], 2_000).fields["important_discoveries"]
-    assert "Open error, not tried again since: terraform plan → app/store.py:3: error" in found
 
 
 def test_a_request_that_was_interrupted_and_said_again_is_quoted_once() -> None:
@@ -394,14 +351,13 @@ def test_compressing_twice_keeps_what_the_first_summary_held() -> None:
     assert "[transcript.md:1-9]" in text
 
 
-def test_an_error_of_the_last_summary_is_resolved_by_a_later_success() -> None:
+def test_an_error_of_the_last_summary_is_left_out_after_a_later_success() -> None:
     first = _extract(SESSION, 800)
     later = _sources(
         [_call("Bash", "9", command="terraform plan"), _result("9", "Success: no issues found")], first=len(SESSION)
     )
     found = extract(SummaryRequest(later, first, 800, COUNTER)).fields["important_discoveries"]
-    assert "Resolved error: terraform plan" in found
-    assert "Open error" not in found
+    assert "terraform plan" not in found
 
 
 def test_a_newer_plan_replaces_the_older_one() -> None:
@@ -425,13 +381,6 @@ def test_a_models_summary_is_carried_on_sentence_by_sentence_with_its_pointers()
     assert "The user wants the parser ported. [transcript.md:1-4]" in draft.fields["task_overview"]
     assert "Port lexer.c first. [transcript.md:7,9-11]" in draft.fields["next_steps"]
     assert "Then the tests." in draft.fields["next_steps"]
-
-
-def test_without_line_numbers_there_are_no_pointers() -> None:
-    sources = [SourceMessage(source.index, source.message) for source in _sources(SESSION)]
-    draft = extract(SummaryRequest(sources, None, 800, COUNTER))
-    assert draft.pointers == ()
-    assert "transcript.md" not in "\n".join(draft.fields.values())
 
 
 async def test_the_async_method_gives_the_same_draft() -> None:
@@ -648,28 +597,6 @@ def test_tables_and_code_are_left_out_of_what_was_reported() -> None:
     assert "run_all" not in reported
 
 
-def test_the_names_of_json_fields_come_after_their_values() -> None:
-    """Of a result that is only partly JSON; a whole one is told record by record."""
-    rows = [
-        "3 more: " + json.dumps([{"created_at": f"rec_{number}{at}", "gists_url": "x"} for at in range(9)])
-        for number in "abc"
-    ]
-    calls = [
-        message for n, row in enumerate(rows) for message in (_call("Get", str(n), id=str(n)), _result(str(n), row))
-    ]
-    found = _extract([_said("user", "go"), *calls], 300).fields["context_to_preserve"]
-    assert "rec_a1" in found
-    assert "gists_url" not in found.partition("rec_a1")[0]
-
-
-def test_a_word_of_small_talk_gives_way_to_a_correction() -> None:
-    said = "Keep the old names in app/store.py, only the loader may change, and never touch the schema of the orders."
-    talk = [_said("user", word) for word in ("ok", "hello", "thanks", "hm", "good", "go on", "fine", "yes")]
-    found = _extract([_said("user", "Move the loader."), _said("user", said), *talk, _said("assistant", "ok")], 130)
-    assert "Keep the old names" in "\n".join(found.fields.values())
-    assert "hm" not in found.fields["task_overview"]
-
-
 def test_the_newest_short_requests_stand_whole_behind_a_long_first_one() -> None:
     """Also those of two sentences, which stood apart among the rules where the overview had no room for both."""
     plan = "Chart the harbour by this plan. " + " ".join(f"Step {n}: sound berth {n} at low tide." for n in range(60))
@@ -691,131 +618,7 @@ def test_the_newest_short_requests_stand_whole_behind_a_long_first_one() -> None
     assert [text for text in newest if f"“{text}”" not in overview] == []
 
 
-def test_what_was_seen_before_and_after_a_summary_counts_as_often_as_both_together() -> None:
-    def edits(*numbers: int) -> list[dict[str, Any]]:
-        return [
-            message
-            for number in numbers
-            for message in (
-                _call("Edit", str(number), file_path="/home/me/app/store.py", old_string="a", new_string=f"b{number}"),
-                _result(str(number), "The file has been updated."),
-            )
-        ]
-
-    first = [_said("user", "Please fix app/store.py."), *edits(1, 2)]
-    draft = _extract(first)
-    assert "Changed: /home/me/app/store.py \u00d72" in draft.fields["current_state"]
-    sources = _sources([*edits(3, 4, 5), _said("user", "Go on.")], len(first))
-    draft = extract(SummaryRequest(sources, draft, 1_000, COUNTER))
-    assert "Changed: /home/me/app/store.py \u00d75" in draft.fields["current_state"]
-
-
 # Plans and questions.
-
-
-ITEMS = ("Fix the login bug in session.py", "Add a logout button to the header", "Write docs for the REST API")
-
-
-def _done_after(text: str, *, done: str = "", role: str = "assistant", items: Sequence[str] = ITEMS) -> str:
-    """Return the numbers of the items that are done after a message, if those in *done* were done before."""
-    before = tuple(
-        PlanItem(item, "done" if str(number) in done else "open", str(number) in done, 0, (), str(number))
-        for number, item in enumerate(items, 1)
-    )
-    return "".join(item.key for item in ticked(before, _sources([_said(role, text)], 5)[0]) if item.is_done)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Issues #2 and #3 were fixed upstream.",
-        "acme/shop#2 was fixed.",
-        "Comment #2 is addressed.",
-        "Once item 1 is done, I begin with item 2.",
-        "When item 1 is finished, tell me.",
-        "Let me get item 1 done.",
-        "The tests for item 1 are done.",
-        "2 tests are fixed.",
-        "2 of 3 done.",
-        "Not done yet:\n- Fix the login bug in session.py",
-        "These must be completed:\n- Fix the login bug in session.py",
-        "Item 2 is almost done.",
-    ],
-)
-def test_words_that_only_resemble_a_report_tick_no_item(text: str) -> None:
-    assert not _done_after(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "done"),
-    [
-        ("Item 1 is fixed, so users can log in again.", "1"),
-        ("Fix the login bug in session.py: done, users can log in again.", "1"),
-        ("Item 1 is done. Item 2 is done. Item 3 is not done.", "12"),
-        ("1 is done. 2 is done.", "12"),
-        ("1. Done.\n2. Not done.", "1"),
-        ("| 1 | done |\n| 2 | open |\n| 3 | \u2705 |", "13"),
-        ("1. Fixed the login check\n2. Added the button, done\n3. Wrote everything up, done", "123"),
-        ("Completed:\n- Fix the login bug in session.py\n- Add a logout button to the header (blocked)", "1"),
-        ("- [x] Fix the login bug in session.py\n- [ ] Add a logout button to the header", "1"),
-    ],
-)
-def test_each_item_that_a_message_reports_as_done_is_ticked(text: str, done: str) -> None:
-    assert _done_after(text) == done
-
-
-@pytest.mark.parametrize(
-    "report",
-    [
-        "## Problem\n{task}\n\n## Findings\nIt was not easy: the search found no numbers yet.",
-        "- **Problem**\uff1a{task}\n- **Findings**: two pages of the manual\n- **Conclusion**: not found",
-        "# Problem\nThe task is to {task}\n\n# Findings\n\n## Influence\nIt has had some.",
-    ],
-)
-def test_a_report_that_repeats_the_task_of_a_step_and_then_finds_something_ticks_it(report: str) -> None:
-    items = [
-        "History \u2014 collect the history of both companies in this market",
-        "Numbers \u2014 collect market shares of both",
-    ]
-    assert _done_after(report.format(task=items[0].partition(" \u2014 ")[2]), items=items) == "1"
-
-
-@pytest.mark.parametrize("role", ["user", "assistant"])
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Item 1 is not fixed.",
-        "No, 1 is still broken: login gives 500.",
-        "Wait, item 1 isn't fixed: the test fails again.",
-        "Item 1 is still not working.",
-        "Punkt 1 ist noch nicht erledigt.",
-        "\u7b2c1\u9879\u672a\u5b8c\u6210\u3002",
-    ],
-)
-def test_an_item_that_is_said_not_to_be_done_is_open_again(role: str, text: str) -> None:
-    assert _done_after(text, done="12", role=role) == "2"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "If item 1 is not fixed, users cannot log in.",
-        "Is item 1 still broken?",
-        "Item 1 is not only fixed but tested.",
-        "PR #1 is still open.",
-        "1. The import of the helper is still broken",
-        "Before, item 1 was still broken. Now item 1 is fixed.",
-    ],
-)
-def test_other_words_about_a_done_item_keep_it_done(text: str) -> None:
-    assert _done_after(text, done="1") == "1"
-
-
-def test_the_user_ticks_an_item_by_its_number_and_not_by_quoting_it() -> None:
-    assert _done_after("1 is already done by Karl, skip it.", role="user") == "1"
-    assert not _done_after("1 is done.\n" + "The manual counts its own steps. " * 40, role="user")
-    assert not _done_after("Please get item 1 done", role="user")
-    assert not _done_after("Fix the login bug in session.py: done?", role="user")
 
 
 def test_numbers_in_brackets_are_references_and_no_boxes_to_tick() -> None:
@@ -824,74 +627,133 @@ def test_numbers_in_brackets_are_references_and_no_boxes_to_tick() -> None:
     assert draft.work.plan == ()
 
 
-LETTERS = "Which store?\nA) Redis\nB) Postgres"
-NUMBERS = "Which store?\n1. Redis\n2. Postgres"
+# Several summaries, one after the other.
 
 
-def _asked(*texts: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return the questions of a talk in which the agent speaks first, with their answers and what was chosen."""
-    roles = ("assistant", "user") * len(texts)
-    talk = [_said(role, text) for role, text in zip(roles, texts, strict=False)]
-    work = _extract([_said("user", "go"), *talk]).work
-    assert work is not None
-    return [(one.text, one.answer, one.chosen) for one in work.questions]
-
-
-@pytest.mark.parametrize(
-    ("question", "answer", "option"),
-    [
-        (LETTERS, "Use B, but keep the old one for a week.", "B) Postgres"),
-        (LETTERS, "A. And the timezone is Europe/Berlin.", "A) Redis"),
-        (LETTERS, "B please", "B) Postgres"),
-        (LETTERS, "I prefer B", "B) Postgres"),
-        (LETTERS, "Let's use option B, with TLS", "B) Postgres"),
-        (LETTERS, "B?", "B) Postgres"),
-        (LETTERS, "**B**", "B) Postgres"),
-        (LETTERS, "\u7528B\u5427", "B) Postgres"),
-        (NUMBERS, "2 but keep a backup", "2. Postgres"),
-        (NUMBERS, "2nd", "2. Postgres"),
-        (NUMBERS, "\u7b2c\u4e8c\u4e2a", "2. Postgres"),
-        (NUMBERS, "take the first, please", "1. Redis"),
-    ],
-)
-def test_an_answer_names_its_option_among_other_words(question: str, answer: str, option: str) -> None:
-    assert _asked(question, answer) == [("Which store?", answer, (option,))]
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "A colleague told me to use Postgres.",
-        "The second test fails",
-        "the first thing to fix is the build",
-        "1 day ago I said it.",
-        "Not the first",
-    ],
-)
-def test_a_letter_or_a_number_of_something_else_chooses_nothing(answer: str) -> None:
-    assert _asked(NUMBERS, answer) == [("Which store?", answer, ())]
-
-
-@pytest.mark.parametrize("words", ["Sorry, I meant 2.", "Actually, 2", "No, 2 please", "I changed my mind: the second"])
-def test_a_correction_changes_what_was_chosen(words: str) -> None:
-    assert _asked(NUMBERS, "1", "OK, Redis.", words) == [("Which store?", words, ("2. Postgres",))]
-
-
-@pytest.mark.parametrize(
-    "words", ["2", "No, 2 tests fail.", "No, the second test fails.", "Now write docs for 2 users."]
-)
-def test_other_words_behind_an_answer_keep_what_was_chosen(words: str) -> None:
-    assert _asked(NUMBERS, "1", "OK, Redis.", words) == [("Which store?", "1", ("1. Redis",))]
-
-
-@pytest.mark.parametrize("words", ["Which is faster?", "Oh, and is Redis free?", "\u54ea\u4e2a\u66f4\u5feb\uff1f"])
-def test_a_question_in_return_leaves_the_question_open(words: str) -> None:
-    assert _asked(NUMBERS, words) == [("Which store?", "", ())]
-    assert _asked(NUMBERS, words, "Redis is.", "1, please") == [("Which store?", "1, please", ("1. Redis",))]
-
-
-def test_a_request_worded_as_a_question_leaves_no_question_open() -> None:
-    assert _asked("Shall I go on?", "Can you split the test first?", "Done. Shall I commit?", "yes") == [
-        ("Shall I go on?", "Can you split the test first?", ()),
-        ("Shall I commit?", "yes", ()),
+def _did(call_id: str, name: str, result: str, words: str | None = None, **arguments: object) -> list[dict[str, Any]]:
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    call = {"id": call_id, "type": "function", "function": function}
+    return [
+        {"role": "assistant", "content": words, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call_id, "content": result},
     ]
+
+
+def _run(call_id: str, command: str, result: str) -> list[dict[str, Any]]:
+    return _did(call_id, "Bash", result, command=command)
+
+
+def _summaries(*parts: Sequence[dict[str, Any]], max_tokens: int = 900) -> Draft:
+    """Return the last of several summaries, each of which replaces the one before."""
+    draft: Draft | None = None
+    first = 0
+    for part in parts:
+        sources = [
+            SourceMessage(
+                index, detect(message).view(message), Pointer("transcript.md", 10 * index + 1, 10 * index + 9)
+            )
+            for index, message in enumerate(part, first)
+        ]
+        draft = extract(SummaryRequest(sources, draft, max_tokens, default_counter()))
+        first += len(part)
+    assert draft is not None
+    return draft
+
+
+TASK = _said("user", "Make the release build of app/store.py pass.")
+
+
+def test_a_next_step_that_was_done_since_is_no_longer_named() -> None:
+    asked = [TASK, _said("assistant", "Fixed load_row as you said.\n\nShall I also rename save_row in app/store.py?")]
+    assert "Shall I also rename" in _summaries(asked).fields["next_steps"]
+    later = [_said("user", "No, leave it as it is."), *_run("1", "make", "built")]
+    assert "Shall I also rename" not in "\n".join(_summaries(asked, later).fields.values())
+
+
+def test_a_plan_whose_last_task_is_done_leaves_nothing_open() -> None:
+    def plan(call_id: str, status: str) -> list[dict[str, Any]]:
+        return _did(call_id, "TodoWrite", "ok", todos=[{"content": "Write the changelog", "status": status}])
+
+    assert "Write the changelog" in _summaries([TASK, *plan("1", "pending")]).fields["next_steps"]
+    done = _summaries([TASK, *plan("1", "pending")], plan("2", "completed"))
+    assert "Write the changelog" not in done.fields["next_steps"]
+
+
+def test_the_request_in_progress_is_one_of_several_in_the_next_summary() -> None:
+    first = [TASK, *_run("1", "make", "built"), _said("user", "Now the same for app/load.py."), *_run("2", "ls", "a")]
+    assert "- In progress: “Now the same for app/load.py.”" in _summaries(first).fields["next_steps"]
+    second = [_said("user", "And then push it to the fork."), *_run("3", "git push", "pushed")]
+    fields = _summaries(first, second).fields
+    assert "- “Now the same for app/load.py.”" in fields["task_overview"]
+    assert "- In progress: “And then push it to the fork.”" in fields["next_steps"]
+
+
+def test_a_short_answer_stands_behind_the_question_that_it_answers() -> None:
+    talk = [
+        TASK,
+        _said("assistant", "Both work.\n\nShall I delete old.py?"),
+        _said("user", "yes"),
+        _said("user", "So?"),
+    ]
+    assert (
+        f"“Shall I delete old.py?{ANSWERED}yes”"
+        in _summaries([*talk, _said("assistant", "Done, it is gone.")]).fields["task_overview"]
+    )
+
+
+def test_what_the_user_ends_every_message_with_was_made_by_a_program() -> None:
+    shown = [
+        _said("user", f"listing {number} of the directory\n(Current directory: /repo)\nbash-$") for number in range(4)
+    ]
+    text = "\n".join(_summaries([TASK, *shown, _said("assistant", "It has four files.")]).fields.values())
+    assert "bash-$”" not in text
+    assert "listing 3" not in text
+
+
+def _fields(messages: list[dict[str, Any]], max_tokens: int = 700) -> dict[str, str]:
+    sources = [
+        SourceMessage(index, detect(message).view(message), Pointer("transcript.md", 10 * index + 1, 10 * index + 9))
+        for index, message in enumerate(messages)
+    ]
+    return dict(extract(SummaryRequest(sources, None, max_tokens, COUNTER)).fields)
+
+
+def test_a_record_names_the_tool_that_returned_it() -> None:
+    rows = json.dumps([{"flight": "HAT136", "seats": 9}, {"flight": "HAT039", "seats": 4}])
+    found = _fields(
+        [_said("user", "Which flights are there?"), _call("get_flights", "1", day="20 May"), _result("1", rows)]
+    )
+    assert "get_flights: flight HAT136, seats 9" in found["important_discoveries"]
+
+
+def test_what_a_later_result_says_of_a_record_replaces_the_earlier_one() -> None:
+    before, after = (
+        {"booking_id": "AB12", "status": status, "seat": seat} for status, seat in (("held", 4), ("paid", 9))
+    )
+    asked = [_said("user", "Pay booking AB12."), _call("get_booking", "1", id="AB12"), _result("1", json.dumps(before))]
+    found = _fields([*asked, _call("pay", "2", id="AB12"), _result("2", json.dumps(after))])
+    assert "pay: booking_id AB12, status paid, seat 9" in found["important_discoveries"]
+    assert "status held" not in "\n".join(found.values())
+
+
+def test_a_record_keeps_its_keys_and_leaves_out_what_only_programs_read() -> None:
+    record = {
+        "id": 2734,
+        "node_id": "PRRC_kwDOQyo98M6iFnPe",
+        "url": "https://api.example.org/repos/harbour/pulls/90/comments/2734",
+        "prices": {"deck": 87, "cabin": 122},
+        "body": "The loop never reaches the last berth.\n\nPlease use `range(n + 1)` there, as the others do.",
+    }
+    (row,) = rows_of(json.dumps(record))
+    assert row.text == "id 2734, prices (deck 87 cabin 122), body The loop never reaches the last berth."
+
+
+def test_commands_that_only_look_share_a_line() -> None:
+    looks = [
+        message
+        for number in range(9)
+        for message in (_call("Bash", f"c{number}", command=f"cat part_{number}.py"), _result(f"c{number}", "x = 1"))
+    ]
+    state = _fields([_said("user", "Read the parts."), *looks])["current_state"]
+    assert "Looked at: `cat part_8.py`, `cat part_7.py`" in state
+    assert state.count("cat part_") == state.splitlines()[-1].count("cat part_")

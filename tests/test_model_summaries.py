@@ -589,47 +589,11 @@ async def test_a_text_in_the_state_cannot_close_its_fence(tmp_path: Path) -> Non
     assert prompt.count(f"</{fence[1]}>") == 1
 
 
-@pytest.mark.parametrize("said", ["All tests pass", "Alle Tests bestehen"])
-async def test_a_claim_that_the_last_run_contradicts_is_marked_with_what_that_run_said(
-    said: str, tmp_path: Path
-) -> None:
-    mark = (
-        "(unverified: the last run of `pytest -q` failed: “FAILED tests/test_store.py::test_load - KeyError: 'k_17'”)"
-    )
-    with serving(summary({**GOOD, "current_state": f"Fixed load_row. {said}. Port 8443 is open."})) as server:
-        found = await repaired(server, tmp_path / "failed", PASSED, FAILED)
-        true = await repaired(server, tmp_path / "passed", FAILED, FAILED, PASSED)
-
-    assert f"{said} {mark}." in found.text
-    assert found.unverified.count(f"{said} {mark.replace('unverified: ', '')}") == 1
-    assert "the last run of" not in true.text
-    notes = [item.text for item in found.draft.items if item.kind == "note"]
-    assert "Fixed load_row." in notes
-    assert not [note for note in notes if said in note], "the next summary does not carry it on"
-
-
 async def test_what_comes_next_is_no_claim_of_status(tmp_path: Path) -> None:
     with serving(summary({**GOOD, "next_steps": "All tests pass, then the commit."})) as server:
         found = await repaired(server, tmp_path, FAILED, FAILED)
 
     assert "the last run of" not in found.text
-
-
-async def test_a_mark_that_the_model_copies_is_written_again_only_if_it_still_holds(tmp_path: Path) -> None:
-    def copying(request: Request) -> Reply:
-        prompt = next(one["content"] for one in request["messages"] if one["role"] == "user")
-        said = re.search(r"^All tests pass.*$", prompt, re.MULTILINE)
-        return summary({**GOOD, "current_state": said[0] if said else "All tests pass."})
-
-    with serving(copying) as server:
-        first = await repaired(server, tmp_path, FAILED, FAILED)
-        options = {"first": first.messages[1], "previous": first.draft}
-        again = await repaired(server, tmp_path, FAILED, FAILED, **options)
-        mended = await repaired(server, tmp_path / "2", PASSED, PASSED, previous=again.draft)
-
-    assert first.text.count("(unverified: the last run of") == again.text.count("(unverified: the last run of") == 1
-    assert "All tests pass." in mended.draft.fields["current_state"]
-    assert "the last run of" not in mended.text
 
 
 @pytest.mark.parametrize("words", third_of([5, 60, 400]))

@@ -3,26 +3,57 @@
 import asyncio
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_squeezed_summaries import CHANGED, SIZE, fed, paste, turn, work
 
-from buoyline.compression.summary import FEW_FACTS, FEW_STRINGS, STRINGS_FIELD, Summary, summary_from
+from buoyline.compression.summary import FEW_FACTS, Summary, summary_from
 from buoyline.maintenance.gc import Retention, collect
 from buoyline.maintenance.verify import verify
 from buoyline.messages import spell
-from buoyline.window import ContextCompressed, ContextWindow, Event, SummaryVerified
-from buoyline.workspace import LocalWorkspace, MemoryWorkspace, summary_facts
+from buoyline.tokens import default_counter
+from buoyline.window import ContextCompressed, ContextWindow, Event
+from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 ITEMS = [{"text": f"fact {number}"} for number in range(40)]
 WORK = {"plan": ["push the branch"]}
 SUMMARY = {"text": "short", "items": ITEMS, "work": WORK}
 S1 = Path("sessions/s1")
+SIZE = 16_000
+TASK = "Move the gateway to port 8443. Never touch anything under legacy/."
+CHANGED = "app/gateway.py"
+
+
+def turn(number: int, name: str = "Bash", **arguments: object) -> list[dict[str, Any]]:
+    """Return a call and a result of about 150 tokens."""
+    call = {"id": f"c{number}", "type": "function"}
+    function = {"name": name, "arguments": json.dumps(arguments or {"command": f"cat part_{number}.py"})}
+    result = "\n".join(f"{number}: row {row} of part_{number} is as it was" for row in range(12))
+    return [
+        {"role": "assistant", "content": f"Looking at part {number}.", "tool_calls": [{**call, "function": function}]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": result},
+    ]
+
+
+def work(turns: int) -> list[dict[str, Any]]:
+    """Return a task, a change, and so many calls."""
+    edit = turn(0, "Edit", file_path=CHANGED, old_string="80", new_string="8443")
+    return [{"role": "user", "content": TASK}, *edit, *(message for at in range(1, turns) for message in turn(at))]
+
+
+def paste(tokens: int) -> dict[str, Any]:
+    """Return a message of just so many tokens or a few less."""
+    line = "the harbour log repeats itself in plain words\n"
+    return {"role": "user", "content": line * ((tokens - 8) // default_counter().count(line))}
+
+
+async def fed(window: ContextWindow, messages: list[dict[str, Any]]) -> None:
+    for message in messages:
+        await window.add(message)
+        await window.prepare()
 
 
 def at(workdir: Path) -> LocalWorkspace:
@@ -153,35 +184,6 @@ async def test_a_summary_whose_facts_are_lost_is_continued_from_its_sentences(
     assert verify(at(tmp_path)).is_sound, "the facts of older summaries are no longer needed"
 
 
-async def test_lines_that_hold_their_facts_are_continued(
-    squeezed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So older versions wrote them."""
-    window = ContextWindow(session_id="s1", offloader=at(tmp_path), size=SIZE)
-    with monkeypatch.context() as patched:
-        patched.setattr(summary_facts, "separated", lambda summary, number: ({**summary, "n": number}, None))
-        await fed(window, [*work(80), paste(int(0.996 * SIZE))])
-    assert facts_in(tmp_path) == []
-    assert await at(tmp_path).load_summaries("s1") == at(tmp_path).session("s1").summaries()
-    written = at(tmp_path).session("s1").summaries()
-    old = summary_from(written[-1])
-    new = summary_from((await at(squeezed).load_summaries("s1"))[-1])
-    assert (old.draft.fields, old.draft.work) == (new.draft.fields, new.draft.work)
-    assert {(item.kind, item.text) for item in old.draft.items} == {(item.kind, item.text) for item in new.draft.items}
-    assert f"Changed: {CHANGED}" in (await next_summary(tmp_path)).text
-    numbers = [int(re.findall("[0-9]+", name)[0]) for name in facts_in(tmp_path)]
-    assert numbers
-    assert min(numbers) > len(written)
-    assert verify(at(tmp_path)).is_sound
-
-
-async def test_an_older_version_reads_a_line_without_its_facts(workdir: Path) -> None:
-    lines = (workdir / S1 / "summaries.jsonl").read_text("utf-8").splitlines()
-    summaries = [summary_from(json.loads(line)) for line in lines]
-    assert [summary.draft.items for summary in summaries] == [()] * len(lines)
-    assert all(len(line) < 16_000 for line in lines)
-
-
 async def test_all_candidates_of_a_summary_are_kept_and_what_is_replaced_is_not(tmp_path: Path) -> None:
     events: list[Event] = []
     window = ContextWindow(session_id="s1", offloader=at(tmp_path), size=SIZE, on_event=events.append)
@@ -195,30 +197,14 @@ async def test_all_candidates_of_a_summary_are_kept_and_what_is_replaced_is_not(
     assert {item.text for item in resumed.draft.items} == known
 
 
-async def test_each_summary_says_how_many_facts_of_the_last_one_it_omits(tmp_path: Path) -> None:
-    events: list[Event] = []
-    window = ContextWindow(session_id="s1", offloader=at(tmp_path), size=SIZE, on_event=events.append)
-    rules = [f"Rule {number}: always begin with app/part_{number}/store.py." for number in range(300)]
-    await fed(window, [{"role": "user", "content": rule} for rule in rules])
-    await fed(window, [message for number in range(140) for message in turn(number)])
-    verified = [event for event in events if isinstance(event, SummaryVerified)]
-    assert (verified[0].facts, verified[0].unsaid) == (0, 0)
-    for event, summary, last in zip(verified[1:], kept(events)[1:], kept(events), strict=False):
-        said = {(item.kind, item.text) for item in last.draft.items if item.is_shown}
-        left = {(item.kind, item.text) for item in summary.draft.items if not item.is_shown}
-        assert (event.facts, event.unsaid) == (len(said), len(said & left))
-    assert any(event.unsaid for event in verified)
-
-
 def test_where_room_is_short_a_summary_has_its_own_facts_and_few_others(squeezed: Path) -> None:
     summary = summary_from(at(squeezed).session("s1").summaries_with_facts()[-1])
     few = summary.with_few_facts().draft.items
     shown = [item for item in summary.draft.items if item.is_shown]
     assert [item for item in few if item.is_shown] == shown
     unsaid = [item for item in few if not item.is_shown]
-    assert sum(item.field == STRINGS_FIELD for item in unsaid) <= FEW_STRINGS
-    assert sum(item.field != STRINGS_FIELD for item in unsaid) <= FEW_FACTS
-    assert len(few) < len(summary.draft.items)
+    assert len(unsaid) <= FEW_FACTS
+    assert len(few) <= len(summary.draft.items)
     assert len(spell(summary.without_facts().to_json())) < 16_000
 
 

@@ -20,37 +20,21 @@ from buoyline.compression.summary import (
     Summary,
     SummaryRequest,
 )
-from buoyline.compression.work_state import (
-    AwaitedCall,
-    CheckState,
-    FileState,
-    PlanItem,
-    QuestionState,
-    RepositoryState,
-    WorkState,
-)
 
 __all__ = [
-    "AwaitedCall",
     "CallableSummarizer",
-    "CheckState",
     "CompressionResult",
     "Compressor",
     "ContextConfig",
     "Draft",
     "Extractive",
     "Fact",
-    "FileState",
     "ModelSummarizer",
     "Plan",
-    "PlanItem",
     "Pointer",
-    "QuestionState",
-    "RepositoryState",
     "ResultExcerpt",
     "SourceMessage",
     "Summarizer",
     "Summary",
     "SummaryRequest",
-    "WorkState",
 ]

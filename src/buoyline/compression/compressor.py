@@ -27,7 +27,7 @@ from buoyline.compression.summarizers.answers import cleaned
 from buoyline.compression.summarizers.attempts import shortened, total
 from buoyline.compression.summarizers.callables import SummaryFunction, summarizer_from
 from buoyline.compression.summary import (
-    STRINGS_FIELD,
+    RULES_FIELD,
     BatchReference,
     Draft,
     OnSummaryEvent,
@@ -42,11 +42,11 @@ from buoyline.compression.summary import (
     require_draft,
 )
 from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, render, with_resolved_pointers
-from buoyline.errors import ConfigError, ConflictError, NotFoundError, StaleWindowError, SummaryError
+from buoyline.errors import ConfigError, ConflictError, StaleWindowError, SummaryError
 from buoyline.messages import Message, Text, ToolResult
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.messages.times import now
-from buoyline.offloader import Abilities, Offloader, ResultStreams, StoredResult
+from buoyline.offloader import Abilities, Offloader, StoredResult
 from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import previewed_lines
 from buoyline.offloader.transcript import is_reference_line
@@ -63,8 +63,8 @@ from buoyline.tokens.o200k import counter_of
 FACTS_SHARE: Final = 0.25
 """Of the summary's tokens, at most, for extracted facts. The prose may take the rest."""
 
-FACT_FIELDS: Final = ("current_state", "important_discoveries", STRINGS_FIELD)
-"""Fields that facts are added to: files and commands, errors, and exact strings."""
+FACT_FIELDS: Final = ("current_state", "important_discoveries", RULES_FIELD)
+"""Fields that facts are added to: files and commands, errors, and the user's rules."""
 
 NOTE: Final = "note"
 """Kind of a fact that is a sentence of a summarizer's prose."""
@@ -104,7 +104,7 @@ def with_facts(
     prose = "\n".join(draft.fields.values())
     fields = dict(draft.fields)
     for name, text in facts.fields.items() if room else ():
-        new = [line for line in text.split("\n") if _says_more(line, prose, is_preserved=name == STRINGS_FIELD)]
+        new = [line for line in text.split("\n") if _says_more(line, prose, is_preserved=name == RULES_FIELD)]
         fields[name] = "\n".join([fields[name].rstrip(), *new]).strip()
     if total(fields, request.counter) > limit:
         fields = dict(draft.fields)
@@ -150,71 +150,6 @@ def _excerpt_in(result: ToolResult, stubs: Mapping[str, StoredResult]) -> Result
 def counted_file(stored: StoredResult) -> str:
     """Return the file whose lines a stub numbers: the view if there is one; empty without files."""
     return re.split(r"[/\\]", stored.view)[-1] or stored.name
-
-
-# Offloaded tool results are read again for the summary, since previews lack much that is needed next.
-#
-# Large results hold most of the archived text, and a stub shows a page of each. If the offloader can read results in
-# pieces, they are read whole, up to a limit that keeps a compaction quick.
-
-
-MAX_RESULT_CHARS: Final = 400_000
-"""Of one result, from its start; of the rest only the lines of its stub are known."""
-
-MAX_CHARS: Final = 4_000_000
-"""Of all results, the newest first: about a million tokens, far more than any window holds."""
-
-
-_ESCAPE = re.compile(r"\\x1b\[[0-9;?]{0,20}[A-Za-z]|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})")
-"""How a view shows control characters and colours of a terminal; the tool never wrote these letters."""
-
-
-async def with_whole_results(
-    request: SummaryRequest, streams: ResultStreams | None, session_id: str, stubs: Mapping[str, StoredResult]
-) -> SummaryRequest:
-    """Return *request* with the lines of those results of which its messages hold only stubs, as its excerpts say.
-
-    Of a result that no longer exists, and without *streams*, only the stub's lines are known. *stubs* has stored
-    results by the text of their stubs.
-    """
-    if streams is None or not stubs:
-        return request
-    lines = await asyncio.to_thread(_read, request, streams, session_id, stubs)
-    sources = list(request.sources)
-    for position, source in enumerate(sources):
-        if any(excerpt is not None and lines.get(excerpt.path) for excerpt in source.excerpts):
-            excerpts = (excerpt and replace(excerpt, whole=lines.get(excerpt.path, ())) for excerpt in source.excerpts)
-            sources[position] = replace(source, excerpts=tuple(excerpts))
-    return replace(request, sources=sources)
-
-
-def _read(
-    request: SummaryRequest, streams: ResultStreams, session_id: str, stubs: Mapping[str, StoredResult]
-) -> dict[str, tuple[str, ...]]:
-    """Read the files whose lines excerpts count, the newest first, until `MAX_CHARS` are read."""
-    stored_as = {counted_file(stored): stored for stored in stubs.values()}
-    found: dict[str, tuple[str, ...]] = {}
-    left = MAX_CHARS
-    for source in reversed(request.sources):
-        for path in (excerpt.path for excerpt in source.excerpts if excerpt is not None):
-            if left > 0 and path in stored_as and path not in found:
-                text = _head(streams, session_id, stored_as[path], min(left, MAX_RESULT_CHARS))
-                left -= len(text)
-                if stored_as[path].view:
-                    text = _ESCAPE.sub(" ", text)
-                found[path] = tuple(line.removesuffix("\r") for line in text.split("\n"))
-    return found
-
-
-def _head(streams: ResultStreams, session_id: str, stored: StoredResult, max_chars: int) -> str:
-    """Return the first whole lines of a result; empty if it was evicted or removed."""
-    try:
-        text = next(streams.result_source(session_id, stored).blocks(), "")
-    except NotFoundError:
-        return ""
-    if len(text) <= max_chars:
-        return text.removesuffix("\n")
-    return text[: text.rfind("\n", 0, max_chars) + 1].removesuffix("\n")
 
 
 logger = logging.getLogger(__name__)
@@ -472,7 +407,6 @@ class Compressor:
             prompt=settings.compression_prompt,
             schema=settings.summary_schema,
         )
-        request = await with_whole_results(request, self._abilities.streams, span.session_id, span.stubs)
 
         def count(draft: Draft) -> int:
             return self._counter.count(render(location, settings.summary_template, draft.fields))

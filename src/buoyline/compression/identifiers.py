@@ -69,11 +69,6 @@ def mentions(text: str) -> Iterator[Mention]:
             yield Mention(kind, string, match.start() + match[0].index(string))
 
 
-def runs(text: str) -> set[str]:
-    """Return the distinct runs of characters in *text* that `classify` may recognize."""
-    return {run for run in set(_RUN.findall(text)) if 2 < len(run) <= MAX_CHARS}  # noqa: PLR2004 - too short to miss
-
-
 def classify(run: str) -> tuple[Kind, str] | None:
     """Return the kind of a run, as `runs` finds it, and the string without punctuation around it.
 
@@ -96,18 +91,6 @@ def _classified(run: str) -> tuple[Kind, str] | None:
         return None if part is None else ("identifier", part)
     kind = _kind_of_name(text)
     return None if kind is None else (kind, text)
-
-
-def atoms(kind: Kind, text: str) -> tuple[tuple[Kind, str], ...]:
-    """Split a dotted name into those parts that mean something alone.
-
-    These are the parts that are identifiers themselves, else the string as it is. If ``store.ReadCommitted`` and
-    ``ReadCommitted`` count as one, the count tells better how much a name is used.
-    """
-    if kind != "identifier" or "." not in text:
-        return ((kind, text),)
-    parts = tuple(part for part in _PART.findall(text) if _is_identifier(part))
-    return tuple((kind, part) for part in parts) or ((kind, text),)
 
 
 def _is_path(text: str) -> bool:

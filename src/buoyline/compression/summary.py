@@ -10,12 +10,11 @@ from buoyline.errors import SummaryError
 from buoyline.messages import Message
 from buoyline.tokens import TextCounter
 
-STRINGS_FIELD: Final = "context_to_preserve"
-"""The field of exact strings and of the user's rules."""
+RULES_FIELD: Final = "context_to_preserve"
+"""The field of the user's rules."""
 
 FEW_FACTS: Final = 60
-FEW_STRINGS: Final = 40
-"""So many facts and strings that a summary does not say, the most needed, are kept where room is short."""
+"""So many facts that a summary does not say, the most needed, are kept where room is short."""
 
 FIELDS = ("task_overview", "current_state", "important_discoveries", "next_steps", "context_to_preserve")
 """The five fields of a summary, in reading order. Source: AgentScope's `ContextConfig`."""
@@ -29,18 +28,11 @@ class ResultExcerpt:
         path: File whose lines are counted, relative to the session's directory; empty without files.
         lines: Number and text of each line, in order; empty for a stub without a preview.
         stub: Text of the stub, which tells its block from the others of the result.
-        whole: Lines of the file from the first on, as many as were read; empty if it was not read.
     """
 
     path: str
     lines: tuple[tuple[int, str], ...]
     stub: str = ""
-    whole: tuple[str, ...] = ()
-
-    @property
-    def numbered(self) -> tuple[tuple[int, str], ...]:
-        """All known lines in order: those that were read, then other lines of the stub."""
-        return (*enumerate(self.whole, 1), *(line for line in self.lines if line[0] > len(self.whole)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +60,7 @@ class Fact:
 
     Attributes:
         field: The field of the summary that says it.
-        kind: For example ``"request"``, ``"file"``, ``"error"``, ``"identifier"``.
+        kind: For example ``"request"``, ``"changed"``, ``"error"``, ``"finding"``.
         text: As in the summary, without its pointer.
         pointer: Lines that back it; None if there are none.
         last_seen: Session index of the newest of the *count* messages that hold it.
@@ -227,10 +219,7 @@ class Summary:
 
         For a place that is written at each step, such as the state of an agent: it stays small.
         """
-        unsaid = [item for item in self.draft.items if not item.is_shown]
-        strings = [item for item in unsaid if item.field == STRINGS_FIELD][:FEW_STRINGS]
-        facts = [item for item in unsaid if item.field != STRINGS_FIELD][:FEW_FACTS]
-        kept = {id(item) for item in (*strings, *facts)}
+        kept = {id(item) for item in [item for item in self.draft.items if not item.is_shown][:FEW_FACTS]}
         items = tuple(item for item in self.draft.items if item.is_shown or id(item) in kept)
         return replace(self, draft=replace(self.draft, items=items))
 

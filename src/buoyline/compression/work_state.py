@@ -10,7 +10,6 @@ from buoyline.compression.pointers import Pointer
 
 FileOperation: TypeAlias = Literal["created", "changed", "deleted", "moved", "read"]
 Outcome: TypeAlias = Literal["passes", "fails", "ran"]
-Awaited: TypeAlias = Literal["call", "agent", "background"]
 
 # The state is bounded, and the newest is kept: a summary says the state of one session, however long it is.
 MAX_FILES: Final = 400
@@ -20,12 +19,9 @@ MAX_BETWEEN: Final = 20
 MAX_REPOSITORY_POINTERS: Final = 8
 MAX_COMMITS: Final = 60
 MAX_ITEMS: Final = 100
-"""Of each list: the agent's plan, and the user's."""
-MAX_WAITING: Final = 20
-MAX_QUESTIONS: Final = 20
-MAX_OPTIONS: Final = 12
+"""Of the plan."""
 MAX_TEXT_CHARS: Final = 600
-"""Of each text: a command, a failing line, an item, a question or its answer."""
+"""Of each text: a command, a failing line, an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +100,7 @@ class RepositoryState:
 
 @dataclass(frozen=True, slots=True)
 class PlanItem:
-    """An entry of the agent's plan, or of the user's list; the pointers are lines of the call that named it.
+    """An entry of the agent's plan; the pointers are lines of the call or the message that named it.
 
     Attributes:
         text: As it was written, like the status.
@@ -123,54 +119,13 @@ class PlanItem:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitedCall:
-    """A call whose outcome is not known yet, its session index and its lines.
-
-    Attributes:
-        text: The command, or the tool with its task.
-        kind: "background" if it was started to run beside the work, "agent" if it gives a task to another agent.
-        key: The id that a later result names.
-    """
-
-    text: str
-    kind: Awaited
-    last: int
-    pointers: tuple[Pointer, ...] = ()
-    key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionState:
-    """A question of the agent to the user; the pointers are lines of both question and answer.
-
-    Attributes:
-        last: Session index of the question, or of its answer.
-        options: Lines that it offers, with their letters or numbers.
-        answer: The user's words; empty while it is open.
-        chosen: The options that the answer names.
-        key: Id of the call that asked; empty if a message did.
-    """
-
-    text: str
-    last: int
-    options: tuple[str, ...] = ()
-    answer: str = ""
-    chosen: tuple[str, ...] = ()
-    pointers: tuple[Pointer, ...] = ()
-    key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class WorkState:
-    """Files, checks, version control, plan, and what is open between the agent and others.
+    """Files, checks, version control, and plan.
 
     Attributes:
         files: By path, in the order of their first touch.
         checks: By command, in the order of their last run.
         plan: Entries of the newest plan, done and open, in its order.
-        requested: Entries of the user's newest numbered list, ticked by the agent's later words.
-        waiting: Calls without an outcome, oldest first.
-        questions: The agent's questions to the user, open and answered, oldest first.
         has_used_git: A command asked or changed version control.
         has_tool_plan: The plan was set by calls: then lists in messages are no plans.
         directory: The directory that the last command entered, if its path is absolute.
@@ -181,9 +136,6 @@ class WorkState:
     checks: Mapping[str, CheckState] = field(default_factory=dict[str, CheckState])
     repository: RepositoryState = RepositoryState()
     plan: tuple[PlanItem, ...] = ()
-    requested: tuple[PlanItem, ...] = ()
-    waiting: tuple[AwaitedCall, ...] = ()
-    questions: tuple[QuestionState, ...] = ()
     has_used_git: bool = False
     has_tool_plan: bool = False
     directory: str = ""
@@ -198,11 +150,6 @@ class WorkState:
     def uncommitted(self) -> list[str]:
         """Paths changed since the last commit of the session, oldest change first; empty without a commit."""
         return self.changed_since(self.repository.last_commit) if self.repository.last_commit >= 0 else []
-
-    @property
-    def open_questions(self) -> list[QuestionState]:
-        """Questions without an answer, oldest first."""
-        return [one for one in self.questions if not one.answer]
 
     def changed_since(self, index: int) -> list[str]:
         """Return the paths that were changed behind the message *index*, oldest change first."""

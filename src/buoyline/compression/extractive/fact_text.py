@@ -1,11 +1,9 @@
-"""How facts read: a line each, or a share of a line for exact strings, with their pointers behind them."""
+"""How facts read: a line each, with their pointers behind them."""
 
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -17,21 +15,6 @@ from buoyline.compression.summary import Fact
 from buoyline.tokens import TextCounter
 
 NOTHING: Final = "None seen."
-
-LABEL_KIND: Final = "label"
-"""The kind of a file name that precedes bare strings and says where they are from."""
-
-UNLABELLED: Final = "More names in use:"
-"""Begins a line that only cites: its lines hold strings of which none alone is likely needed."""
-
-MAX_RANGES: Final = 6
-"""So many places of a file share a line and its mark. More save little: four take 8 tokens each, six 7, one alone 12.
-
-And of a string on such a line only its rank tells which of these places it is from.
-"""
-
-STRING_KINDS: Final = frozenset({LABEL_KIND, "path", "url", "identifier", "hash", "version", "number"})
-"""Kinds of facts that are bare strings; they share lines."""
 
 JOINED_KINDS: Final = frozenset({"finding", "record", "closing", "note"})
 """Kinds whose sentences share a line and its pointer if they come from the same lines."""
@@ -45,7 +28,7 @@ FILE_KINDS: Final[Mapping[str, str]] = {
 }
 """Kinds of facts that are paths; those of one kind share a line."""
 
-COUNTED_KINDS: Final = frozenset({"changed", "error", "untried", "tackled", "resolved"})
+COUNTED_KINDS: Final = frozenset({"changed", "error"})
 """Kinds whose text includes their count."""
 
 READING_RANKS: Final[Mapping[str, int]] = MappingProxyType(
@@ -54,13 +37,11 @@ READING_RANKS: Final[Mapping[str, int]] = MappingProxyType(
         "report": 0,  # the newest result
         "intent": 0,
         "prohibition": 0,
-        "correction": 0,
         "working": 0,  # the newest request
         "question": 0,
         "repository": 1,
-        "error": 1,  # open
+        "error": 1,
         "check": 2,
-        "untried": 2,
         "todo": 4,  # the plan
         "completed": 4,
     }
@@ -96,10 +77,7 @@ _FORMS: Final[Mapping[str, str]] = MappingProxyType(
         "report": "Reported: “{}”",
         **{kind: f"{word} {{}}" for kind, word in FILE_KINDS.items()},
         "edit": "{}",
-        "error": "Open error: {}",
-        "untried": "Open error, not tried again since: {}",
-        "tackled": "Error, worked on since: {}",
-        "resolved": "Resolved error: {}",
+        "error": "Failed: {}",
         "pending": "No result yet: {}",
         "question": "Not answered yet: “{}”",
         "working": "In progress: “{}”",
@@ -168,7 +146,7 @@ def mark_of(pointers: Iterable[Pointer]) -> str:
 def field_text(items: Iterable[Fact]) -> str:
     """Return the text of one field.
 
-    What is needed first comes first, then sentences, the newest first, then exact strings, those of one file together.
+    What is needed first comes first, then sentences, the newest first.
     """
     return "\n".join(f"- {text}{mark_of(pointers)}" for text, pointers in _lines(items))
 
@@ -180,11 +158,10 @@ def pointers_of(items: Iterable[Fact]) -> Iterator[Pointer]:
 
 def _lines(items: Iterable[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
     chosen = list(items)
-    prose = sorted((item for item in chosen if item.kind not in STRING_KINDS | FILE_KINDS.keys()), key=_reading_order)
+    prose = sorted((item for item in chosen if item.kind not in FILE_KINDS), key=_reading_order)
     yield from _prose_lines(item for item in prose if _rank_of(item) < FILES_RANK)
     yield from _file_lines([item for item in chosen if item.kind in FILE_KINDS])
     yield from _prose_lines(item for item in prose if _rank_of(item) >= FILES_RANK)
-    yield from ((row.text, tuple(row.pointers)) for row in rows(item for item in chosen if item.kind in STRING_KINDS))
 
 
 def _prose_lines(items: Iterable[Fact]) -> Iterator[tuple[str, tuple[Pointer, ...]]]:
@@ -269,59 +246,3 @@ def _reading_order(item: Fact) -> tuple[int, int, str, int, str]:
 
 def _rank_of(item: Fact) -> int:
     return READING_RANKS.get(item.kind, OTHERS_RANK)
-
-
-@dataclass(slots=True)
-class Row:
-    """One line of exact strings, *label* being the name of their file, if it is known.
-
-    Attributes:
-        pointers: Their places, in order; touching ones are one.
-        strings: Place by place, and paths first in each: they say what the names behind them belong to.
-    """
-
-    label: str
-    pointers: list[Pointer] = field(default_factory=list[Pointer])
-    strings: list[str] = field(default_factory=list[str])
-
-    @property
-    def text(self) -> str:
-        """The line without its mark."""
-        # Blanks separate strings: few contain any, and commas take tokens.
-        quoted = (f"“{string}”" if " " in string else string for string in self.strings)
-        label = [f"{self.label}:"] if self.label else [] if self.strings else [UNLABELLED]
-        return " ".join([*label, *quoted])
-
-    def add(self, pointers: Sequence[Pointer], strings: Iterable[str]) -> None:
-        """Add the strings of one more place."""
-        self.strings += strings
-        for pointer in pointers:
-            last = self.pointers[-1] if self.pointers else None
-            if last is not None and last.path == pointer.path and last.start <= pointer.start <= last.end + 1:
-                self.pointers[-1] = Pointer(last.path, last.start, max(last.end, pointer.end))
-            else:
-                self.pointers.append(pointer)
-
-
-def rows(items: Iterable[Fact]) -> list[Row]:
-    """Put strings on lines, those of one file together unless their labels differ, in the order of their first places.
-
-    Only a row for strings with more places of their own exceeds `MAX_RANGES`.
-    """
-    found: list[Row] = []
-    waiting: dict[tuple[frozenset[str], str], Row] = {}
-    # In one place paths come first: they say what the names behind them belong to.
-    ordered = sorted(items, key=lambda item: (item.pointers, item.kind != "path", item.kind, item.text))
-    for pointers, group in groupby(ordered, key=attrgetter("pointers")):
-        members = list(group)
-        label = next((item.text for item in members if item.kind == LABEL_KIND), "")
-        strings = [item.text for item in members if item.kind != LABEL_KIND]
-        files = frozenset(pointer.path for pointer in pointers)
-        row = waiting.get((files, label))
-        is_named = bool(label or strings or (row is not None and row.strings))
-        is_full = row is not None and is_named and len(row.pointers) + len(pointers) > MAX_RANGES
-        if row is None or len(files) != 1 or is_full:
-            row = waiting[files, label] = Row(label)
-            found.append(row)
-        row.add(pointers, strings)
-    return found

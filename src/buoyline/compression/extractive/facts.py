@@ -4,18 +4,17 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from buoyline.compression.citations import ARROW, CUT, contains_whole
+from buoyline.compression.citations import ARROW, CUT
 from buoyline.compression.extractive.calls import grouped_calls, varying_argument
 from buoyline.compression.extractive.checks import checks_in
 from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
 from buoyline.compression.extractive.fact_text import ANSWERED
 from buoyline.compression.extractive.files import beginning_of, edit_in, is_whole_file
 from buoyline.compression.extractive.lines import Passage, merged_pointers
-from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
 from buoyline.compression.extractive.phrases import (
     asks,
     chars_of,
@@ -24,10 +23,10 @@ from buoyline.compression.extractive.phrases import (
     is_rule,
     looks_ahead,
     offers,
-    withdrawn,
 )
 from buoyline.compression.extractive.sentence_rank import MIN_CHARS, ranked_sentences
 from buoyline.compression.extractive.speech import (
+    MAX_TYPED_CHARS,
     MIN_SENTENCE_CHARS,
     last_words,
     plain_text,
@@ -36,7 +35,7 @@ from buoyline.compression.extractive.speech import (
     without_blocks,
     written_texts,
 )
-from buoyline.compression.identifiers import classify, readable, sentences
+from buoyline.compression.identifiers import readable
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import Fact, SourceMessage
 
@@ -53,7 +52,6 @@ FACTS: Final[Mapping[str, float]] = MappingProxyType(
         "refusal": 3.0,
         "refusal without words": 1.5,
         "prohibition": 6.0,  # never forgotten: the agent must not do it in twenty compactions either
-        "correction": 3.0,  # chosen behind the task and before all else: without it, an older request says the opposite
         "lasting rule": 4.0,  # holds from now on, or lifts a prohibition
         "rule": 1.0,
         "remark": 0.0,
@@ -79,10 +77,7 @@ FACTS: Final[Mapping[str, float]] = MappingProxyType(
         "failed": 1.0,
         "looked": -1.0,
         # Errors.
-        "open error": 3.0,
-        "tackled error": 1.0,
-        "untried error": 0.5,
-        "resolved error": 0.0,
+        "error": 3.0,
         # What comes next.
         "question": 6.0,
         "working": 6.0,  # the user's newest request precedes everything that was planned for it
@@ -94,9 +89,9 @@ FACTS: Final[Mapping[str, float]] = MappingProxyType(
         "focus": 2.5,  # added if it matches the caller's focus, or the name of a field
     }
 )
-"""Weights of the facts, set by judgement and by reading summaries; those of exact strings are learned.
+"""Weights of the facts, set by judgement and by reading summaries.
 
-They are log odds, like those in `learned`, whose count and age are added to them.
+They are log odds, to which `selection.likelihood` adds count and age.
 """
 
 SERIES_PLACES: Final = 3
@@ -109,11 +104,8 @@ NEWEST_CHECKS: Final = 3
 
 LARGE_LINES: Final = 150
 
-UNTRIED_MESSAGES: Final = 50
-"""An error that nobody tried again for so many messages is reported as untried."""
-
 USUAL_CHARS: Final = 80
-"""Of a request. One half as long has half the odds to matter later, except for corrections."""
+"""Of a request. One half as long has half the odds to matter later."""
 
 MIN_SUBSTANCE: Final = -2.5
 
@@ -146,10 +138,6 @@ SHOWN_CHANGES: Final = 3
 
 PASTED_BAN_TOKENS: Final = 400
 """Of a ban in a long message: a pasted text may have no line ends. A ban that was typed is whole."""
-
-ASKED_BEFORE: Final = frozenset({"task", "request", "working", "question", "correction"})
-MAX_ASKED: Final = 300
-"""Newest sentences of the user that one may correct, besides the first."""
 
 INTENT_TOKENS: Final = 40
 """Of the agent's last words before a call, however small the summary is: they say what it does next."""
@@ -189,7 +177,7 @@ def overview(conversation: Conversation, *, without: SourceMessage | None = None
             weight = FACTS["pasted"]
         else:
             is_next = source in typed[-NEWEST:] and chars_of(source.message.text) >= MIN_SENTENCE_CHARS
-            weight = FACTS["request"] + (1.0 if is_next else _substance(conversation, source.message.text))
+            weight = FACTS["request"] + (1.0 if is_next else _substance(source.message.text))
         item = conversation.item("task_overview", kind, passage.text, source, weight=weight)
         yield _citing(item, passage.pointers)
     yield from _refusals(conversation)
@@ -212,42 +200,6 @@ def _refusals(conversation: Conversation) -> Iterator[Fact]:
         places = conversation.citations.of_result(step.reading, words or step.reading.text[:MIN_CHARS])
         pointers = step.citations_for(named, Passage("", places), conversation.citations)
         yield _fact("task_overview", "refusal", text, step.call.index, pointers, weight=weight)
-
-
-def corrections(conversation: Conversation, old: Iterable[Fact]) -> Iterator[Fact]:
-    """Yield the sentences with which the user replaces what was asked before, each with the words that it corrects.
-
-    *old* are facts of the last summary, which may be corrected too.
-    """
-    limits = conversation.limits
-    asked: list[tuple[str, SourceMessage | Fact]] = [
-        (said, item)
-        for item in old
-        if item.kind in ASKED_BEFORE
-        for said in sentences(item.text.partition(" (correcting: ")[0].strip("“”"))
-    ]
-    for source in conversation.typed:
-        for position, (sentence, is_ban) in enumerate(islice(remarks(source.message.text), MAX_ASKED)):
-            may_correct = asked and not (is_ban or _is_pasted(source) or asks(sentence))
-            found = withdrawn(sentence) if may_correct else ()
-            words = [word for word, is_sure in found if classify(word) or (is_sure and len(word) > 1)]
-            near = [*asked[:1], *asked[-MAX_ASKED:]] if words else []
-            earlier = next((one for word in words for one in reversed(near) if _holds(one[0], word)), None)
-            if earlier is not None:
-                corrected, origin = earlier
-                shown = limits.cut(corrected, limits.line)
-                text = f"“{limits.cut(sentence, limits.request)}” (correcting: “{shown}”)"
-                finder = conversation.citations
-                places = origin.pointers if isinstance(origin, Fact) else finder.of(origin, corrected)
-                pointers = merged_pointers((*finder.of(source, sentence), *places))
-                weight = FACTS["correction"]
-                yield _fact("task_overview", "correction", text, source.index, pointers, weight=weight, order=position)
-            asked.append((sentence, source))
-
-
-def _holds(text: str, word: str) -> bool:
-    """Return whether a text holds a word; words of Chinese and Japanese have no blanks around them."""
-    return contains_whole(text.casefold(), word.casefold()) or (not word.isascii() and word in text)
 
 
 def state(conversation: Conversation) -> Iterator[Fact]:
@@ -359,15 +311,9 @@ def _writings(conversation: Conversation) -> Iterator[Fact]:
 
 
 def discoveries(conversation: Conversation) -> Iterator[Fact]:
-    """Yield errors, open and resolved, and the most telling sentences of the agent and of its tools."""
-    for step in conversation.open_errors:
-        is_old = conversation.end - (step.answer or step.call).index > UNTRIED_MESSAGES
-        kind, weight = ("untried", FACTS["untried error"]) if is_old else ("error", FACTS["open error"])
-        yield from _error(conversation, step, kind, weight)
-    for step in conversation.attempted_errors:
-        yield from _error(conversation, step, "tackled", FACTS["tackled error"])
-    for step in conversation.resolved_errors:
-        yield from _error(conversation, step, "resolved", FACTS["resolved error"])
+    """Yield failed calls, the most telling sentences of the agent, and records of its tools."""
+    for step in conversation.failed_calls:
+        yield from _error(conversation, step)
     limits = conversation.limits
     for found, weight in ranked_sentences(conversation):
         kind = "record" if found.words else "finding"
@@ -382,7 +328,7 @@ def discoveries(conversation: Conversation) -> Iterator[Fact]:
             yield _citing(item, conversation.citations.of(found.source, words))
 
 
-def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -> Iterator[Fact]:
+def _error(conversation: Conversation, step: "Step") -> Iterator[Fact]:
     """Yield the error of a failed call; nothing for a check, whose outcome is state, or for a refused call."""
     limits = conversation.limits
     if checks_in(step.action.command) or (step.reading is not None and is_refusal(step.reading.text)):
@@ -391,13 +337,13 @@ def _error(conversation: Conversation, step: "Step", kind: str, weight: float) -
     said = [limits.cut(line.text, limits.line) for line in lines]
     shown = f" {CUT} ".join(dict.fromkeys(text for text in said if text))
     text = f"{step.subject}{ARROW}{shown}" if shown else step.subject
-    item = conversation.item("important_discoveries", kind, text, step.answer or step.call, weight=weight)
+    item = conversation.item("important_discoveries", "error", text, step.answer or step.call, weight=FACTS["error"])
     passage = Passage(shown, tuple(pointer for line in lines for pointer in line.pointers))
     yield _citing(item, step.citations_for(step.subject, passage, conversation.citations))
 
 
 def preserved(conversation: Conversation) -> Iterator[Fact]:
-    """Yield the user's rules and remarks by sentence, and the exact strings in use, which have no lines yet."""
+    """Yield the user's rules and remarks by sentence."""
     limits = conversation.limits
     for source in conversation.typed:
         is_task = source is conversation.typed[0] and not conversation.has_task
@@ -418,10 +364,6 @@ def preserved(conversation: Conversation) -> Iterator[Fact]:
                     weight = FACTS["lasting rule"]
                 text = limits.cut(sentence, 2 * limits.line)
             yield conversation.item("context_to_preserve", kind, text, source, weight=weight, order=position)
-    for occurrence in conversation.occurrences:
-        kind, text, last_seen = occurrence.kind, occurrence.text, occurrence.last_seen
-        weight = occurrence.weight
-        yield _fact("context_to_preserve", kind, text, last_seen, (), weight=weight, count=occurrence.count)
 
 
 def _operations(conversation: Conversation) -> Iterator[Fact]:
@@ -520,7 +462,7 @@ def _reports(conversation: Conversation) -> Iterator[Fact]:
         text = split_closing(text)[0] if is_last else text
         shown = limits.cut(without_blocks(text), limits.report)
         if shown and not (is_last and chars_of(shown) < MIN_SENTENCE_CHARS and text is not source.message.text):
-            weight = FACTS["report"] + _substance(conversation, text)
+            weight = FACTS["report"] + _substance(text)
             weight = FACTS["last report"] if is_last else max(weight, FACTS["newer report"]) if is_newest else weight
             item, whole = conversation.item("current_state", "report", shown, source, weight=weight), source.pointer
             if shown.endswith(CUT) and item.pointer is not None and whole is not None and not item.also:
@@ -530,13 +472,13 @@ def _reports(conversation: Conversation) -> Iterator[Fact]:
             yield item
 
 
-def _substance(conversation: Conversation, text: str) -> float:
+def _substance(text: str) -> float:
     """Return the worth of a message among others of its kind: "go on" and "hello" say less than a sentence.
 
-    An exact string makes up for many words; an ideograph says as much as three letters.
+    An ideograph says as much as three letters.
     """
     words = math.log2((chars_of(text[:MAX_TYPED_CHARS]) + 1) / USUAL_CHARS)
-    return max(MIN_SUBSTANCE, min(words, 0.0)) + min(conversation.value_in(text[:MAX_TYPED_CHARS]), 1.0)
+    return max(MIN_SUBSTANCE, min(words, 0.0))
 
 
 def _is_pasted(source: SourceMessage) -> bool:

@@ -193,7 +193,7 @@ def _note(files: dict[str, FileState], change: FileChange, step: Step, citations
         excerpt = step.reading.excerpt if step.reading is not None else None
         content = step.answer.pointer if step.answer is not None else None
         if excerpt is not None and excerpt.path:
-            content = Pointer(excerpt.path, 1, max(len(excerpt.whole), 1))
+            content = Pointer(excerpt.path, 1, excerpt.lines[-1][0] if excerpt.lines else 1)
         files[key] = replace(found, path=spelled, content=content, directory=directory)
         return
     before = known.operation if known is not None else None

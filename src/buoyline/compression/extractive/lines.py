@@ -51,7 +51,7 @@ class LineFinder:
         """Return the lines of a tool result that hold *text*, in the result's own file if it has one; see `of`."""
         excerpt = result.excerpt
         if excerpt is not None and excerpt.path:
-            lines = excerpt.numbered
+            lines = excerpt.lines
             if (found := self._found(excerpt.path, [line for _, line in lines], text)) is not None:
                 return (Pointer(excerpt.path, lines[found[0]][0], lines[found[1]][0]),)
         return self.of(result.source, text)
@@ -114,13 +114,6 @@ class ResultText:
     text: str
     source: SourceMessage
     excerpt: ResultExcerpt | None = None
-
-    @property
-    def searched(self) -> str:
-        """The text to search for exact strings: all lines that were read of an offloaded result."""
-        if self.excerpt is None or not self.excerpt.whole:
-            return self.text
-        return "\n".join(line for _, line in self.excerpt.numbered).replace(f"\n{CONTINUED}", "")
 
     @property
     def has_own_lines(self) -> bool:

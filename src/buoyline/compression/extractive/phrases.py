@@ -5,13 +5,8 @@ Each pattern takes linear time on a sentence.
 """
 
 import re
-from collections.abc import Iterator
-from typing import Final
 
 _IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-
-MAX_HEADING_CHARS: Final = 45
-"""A longer text says something even without a verb."""
 
 # Words of rules; rules in other languages are found in the quoted messages.
 _RULE = re.compile(
@@ -105,19 +100,6 @@ _AHEAD = re.compile(
     r"|should|can|could|will|need|if you|let me know|when you|n\u00e4chste\w*|danach|offen|prochain\w*|siguiente)\b",
     re.IGNORECASE,
 )
-_CONCEDES = re.compile(
-    r"\W{0,4}(?:(?:ah|oh|yes|hmm|no|ok(?:ay)?)\W{1,3}){0,2}"
-    r"(?:you(?:'re| are)(?: \w{1,20})? right|(?:good|great) (?:catch|point|call)|my (?:mistake|bad)|i was wrong"
-    r"|that's (?:a )?(?:\w{1,20} )?(?:good|fair|right|correct) ?(?:point|catch)?|i apologi[sz]e|sorry|i misread"
-    r"|i misunderstood|du hast recht|sie haben recht|vous avez raison|tienes raz\u00f3n|entschuldig|stimmt)"
-    r"|\s{0,3}(?:\u4f60\u8bf4\u5f97\u5bf9|\u62b1\u6b49|\u60a8\u8bf4\u5f97\u5bf9|\u7533\u3057\u8a33)",
-    re.IGNORECASE,
-)
-_CORRECTS_ITSELF = re.compile(
-    r"\W{0,4}(?:actually|wait|no,|hmm,? (?:wait|no|actually)|hold on|on second thought|scratch that|correction:"
-    r"|i was wrong|moment,|halt,|eigentlich|en fait|\u7b49\u7b49|\u4e0d\u5bf9)(?!\w)",
-    re.IGNORECASE,
-)
 _REFUSAL = re.compile(
     r"(?:\[[^\]\n]{1,200}\][^\n:]{0,20}:\s{1,3}|\{[^{}]{0,60}\"message\": ?)?"
     r"\W{0,4}(?:(?:tool_use_)?error\W{1,4})?(?:the )?(?:user|human operator|human|operator)(?: has| explicitly){0,2} "
@@ -128,27 +110,8 @@ _REFUSAL = re.compile(
 )
 """The beginning of the result of a call that never ran: a text that was read may speak of a refusal anywhere."""
 
-# What a correction withdraws follows these words, or precedes those of Japanese and Korean.
-_WITHDRAWS = re.compile(
-    r"(?P<sure>[,;(\u2013\u2014-] ?(?:and |but )?not\b|\b(?:instead of|rather than|in place of|no longer)"
-    r"|,? ?\b(?:(?:an)?statt|anstelle von|nicht mehr|au lieu d[eu]|plut\u00f4t que?|en (?:lugar|vez) de|ya no)"
-    r"|\u0432\u043c\u0435\u0441\u0442\u043e|\u800c\u4e0d\u662f|\u800c\u975e|\u4e0d\u518d\u7528?|\u4ee3\u66ff)"
-    r"|\b(?:not|nicht|pas|no|\u043d\u0435)\b"
-    r"(?: (?:on|in|at|to|with|the|port|version|auf|mit|den|die|das|sur|le|la|en|el)\b){0,2}"
-    r"|\u4e0d\u662f|\u4e0d\u7528|\u522b\u7528",
-    re.IGNORECASE,
-)
-_WITHDRAWN_BEFORE = re.compile(
-    r"([\w./-]{1,60}?)(?:\u756a|\u3092)? ?(?:\u3067\u306f\u306a\u304f|\u3058\u3083\u306a\u304f|\u306e\u4ee3\u308f\u308a"
-    r"|\ub9d0\uace0|\ub300\uc2e0|[\uc774\uac00] \uc544\ub2c8)"
-)
-_RUN_BEHIND = re.compile(r"[A-Za-z0-9_./\u00c0-\u024f\u0400-\u052f-]{2,60}|[\u3040-\u9fff\uac00-\ud7af]{2,10}")
-WITHDRAWN_CHARS: Final = 60
-WITHDRAWN_WORDS: Final = 3
-
 _LEADS_IN = re.compile(r"[:\uff1a][*_`]{0,3}$")
 _ASKS = re.compile(r"[?\uff1f][*_`\"')\u201d\u300d]{0,3}$")
-_SAYS = re.compile(r"[\d`/_.!?:;\u3002=\u2192]|\w-\w")
 
 
 def chars_of(text: str) -> int:
@@ -191,11 +154,6 @@ def announces(sentence: str) -> bool:
     return _INTENDS.match(sentence) is not None
 
 
-def is_heading(sentence: str) -> bool:
-    """Return whether a few words name something and say nothing: no number, code or end of a sentence."""
-    return chars_of(sentence) < MAX_HEADING_CHARS and not _SAYS.search(sentence)
-
-
 def offers(sentence: str) -> bool:
     """Return whether a sentence is a courtesy: an offer, or a request to say more."""
     return _OFFERS.search(sentence) is not None
@@ -206,28 +164,6 @@ def looks_ahead(sentence: str) -> bool:
     return announces(sentence) or _AHEAD.search(sentence) is not None or not sentence.isascii()
 
 
-def concedes(text: str) -> bool:
-    """Return whether a message begins by agreeing with an objection: what was said before it is withdrawn."""
-    return _CONCEDES.match(text) is not None
-
-
 def is_refusal(text: str) -> bool:
     """Return whether the result of a call says that the user refused the call."""
     return _REFUSAL.match(text) is not None
-
-
-def withdrawn(sentence: str) -> Iterator[tuple[str, bool]]:
-    """Yield words that a sentence replaces by others, such as ``8080`` in "use 9090, not 8080".
-
-    Each comes with whether the wording is sure; if not, as in "it is not there", only an exact string is replaced.
-    """
-    for match in _WITHDRAWS.finditer(sentence):
-        is_sure = match["sure"] is not None
-        behind = _RUN_BEHIND.findall(sentence, match.end(), match.end() + WITHDRAWN_CHARS)
-        yield from ((word.rstrip("."), is_sure) for word in behind[: WITHDRAWN_WORDS if is_sure else 1])
-    yield from ((match[1], True) for match in _WITHDRAWN_BEFORE.finditer(sentence))
-
-
-def corrects_itself(sentence: str) -> bool:
-    """Return whether a sentence takes back the one before it."""
-    return _CORRECTS_ITSELF.match(sentence) is not None

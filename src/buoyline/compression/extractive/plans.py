@@ -1,4 +1,4 @@
-"""Plans in calls and in messages, and the user's numbered list, ticked and reopened by later words."""
+"""Plans in calls and in messages, ticked and reopened by later words."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from buoyline.compression.extractive.calls import TASK_ID_KEYS, Step, json_in, letters_of, list_in, tasks_of
 from buoyline.compression.extractive.lines import LineFinder
-from buoyline.compression.extractive.occurrences import MAX_TYPED_CHARS
-from buoyline.compression.extractive.phrases import asks, leads_in
+from buoyline.compression.extractive.phrases import leads_in
 from buoyline.compression.extractive.speech import is_made_by_machine
 from buoyline.compression.identifiers import LIST_MARK, readable
 from buoyline.compression.summary import SourceMessage
@@ -19,9 +18,6 @@ OPEN: Final = "open"
 DONE: Final = "done"
 
 MIN_ITEMS: Final = 2
-MAX_HEADINGS: Final = 1
-"""A message of a user with more is a document and no list."""
-
 MAX_JSON_CHARS: Final = 60_000
 QUOTED_CHARS: Final = 24
 """An item is reported if its first so many characters begin a line of the agent's, or follow its label."""
@@ -163,20 +159,7 @@ def _merged(plan: Sequence[PlanItem], items: Sequence[PlanItem]) -> tuple[PlanIt
 def plan_in(source: SourceMessage, citations: LineFinder) -> tuple[PlanItem, ...]:
     """Return the plan that a message of the agent sets: JSON, boxes to tick, or a numbered list under such a title."""
     text = source.message.text
-    found = list(_in_json(text)) or list(_in_boxes(text)) or list(_in_numbers(text, needs_title=True))
-    return _items(source, found, citations)
-
-
-def request_in(source: SourceMessage, asked: str, citations: LineFinder) -> tuple[PlanItem, ...]:
-    """Return the numbered list that a user wrote; empty if its numbers answer those of *asked*, the words before."""
-    text = source.message.text
-    headings = sum(line.startswith("#") for line in text.splitlines())
-    if len(text) > MAX_TYPED_CHARS or headings > MAX_HEADINGS or is_made_by_machine(text):
-        return ()
-    found = list(_in_boxes(text)) or list(_in_numbers(text, needs_title=False))
-    words = asked.splitlines()
-    if any(map(_ITEM.match, words)) and any(asks(line.rstrip()) for line in words):
-        return ()
+    found = list(_in_json(text)) or list(_in_boxes(text)) or list(_in_numbers(text))
     return _items(source, found, citations)
 
 
@@ -358,8 +341,8 @@ def _in_boxes(text: str) -> Iterator[tuple[str, str, bool]]:
         yield str(number), line[2].strip(), line[1] in _DONE_MARKS
 
 
-def _in_numbers(text: str, *, needs_title: bool) -> Iterator[tuple[str, str, bool]]:
-    """Yield the entries of the first list that counts from 1; with *needs_title* of one that a line calls so."""
+def _in_numbers(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the entries of the first list that counts from 1 behind a line that calls it a plan."""
     before, following = "", 1
     for line in text.splitlines():
         found = _ITEM.match(line)
@@ -369,7 +352,7 @@ def _in_numbers(text: str, *, needs_title: bool) -> Iterator[tuple[str, str, boo
         elif int(found[1]) == following:
             words = readable(before).strip("*_ ")
             is_title = before.lstrip().startswith(("#", "**")) or words.endswith((":", "\uff1a"))
-            if following > 1 or not needs_title or (is_title and _PLAN_WORDS.search(words)):
+            if following > 1 or (is_title and _PLAN_WORDS.search(words)):
                 yield found[1], found[2].strip(), False
                 following += 1
 

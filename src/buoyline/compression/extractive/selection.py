@@ -1,19 +1,17 @@
 """Choose the facts of a summary: the most needed ones within the budget, each field with its share."""
 
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
-from buoyline.compression.citations import BETWEEN, CUT, contains_whole
+from buoyline.compression.citations import BETWEEN, CUT
 from buoyline.compression.extractive.fact_text import (
     FILE_KINDS,
     JOINED_KINDS,
-    LABEL_KIND,
-    STRING_KINDS,
     cut,
     cut_between,
     field_text,
@@ -21,13 +19,10 @@ from buoyline.compression.extractive.fact_text import (
     mark_of,
 )
 from buoyline.compression.extractive.facts import FACTS
-from buoyline.compression.extractive.occurrences import likelihood
-from buoyline.compression.extractive.snippets import SnippetIndex
-from buoyline.compression.extractive.spans import SAID_NEED
 from buoyline.compression.pointers import Pointer
-from buoyline.compression.summary import FIELDS, STRINGS_FIELD, Fact, SummaryRequest
+from buoyline.compression.summary import FIELDS, RULES_FIELD, Fact, SummaryRequest
 
-OPEN_KINDS: Final = frozenset({"question", "working", "intent", "pending", "error", "untried", "tackled"})
+OPEN_KINDS: Final = frozenset({"question", "working", "intent", "pending", "error"})
 
 TASK_KIND: Final = "task"
 
@@ -48,7 +43,7 @@ SHARES: Final[Mapping[str, float]] = MappingProxyType(
         "current_state": 0.26,
         "next_steps": 0.08,
         "important_discoveries": 0.32,
-        STRINGS_FIELD: 0.2,
+        RULES_FIELD: 0.07,
     }
 )
 """In the order in which the fields choose. Unused tokens go to the next field."""
@@ -58,28 +53,6 @@ CUSTOM_SHARE: Final = 0.2
 
 CARRIED_SHARE: Final = 0.4
 """Of a field's share: facts of the last summary choose first, so that new ones do not crowd them out."""
-
-CARRIED_STRINGS_SHARE: Final = 0.2
-"""The same for exact strings."""
-
-SAID_SHARE: Final = 0.015
-SAID_TOKENS: Final = 20
-"""The most needed strings that take so much of the whole are said, or so many tokens, and the others only cited.
-
-Of those that are said the agent writes half again; with four times as many it was a third.
-"""
-
-LEAST_NEED: Final = 0.025
-"""Of a string, while there are sentences left to say: one in 40 is written again."""
-
-ROOM_FOR_SENTENCES: Final = 0.5
-"""Of the tokens that are left: if all other sentences need no more, strings of little need are said as well."""
-
-LAST_STRINGS_SHARE: Final = 0.05
-"""Of the whole, for strings when all sentences had their turn."""
-
-RULES_SHARE: Final = 0.07
-"""Of the whole, for the user's rules."""
 
 MAX_TAKEN_SHARE: Final = 0.6
 """Of the share of the second field, by what is chosen before the fields; see `Selection.share_rest`."""
@@ -92,9 +65,6 @@ Without it, announcements such as "Let me check the tests" filled the share of d
 
 LEAST_SENTENCE_NEED: Final = 0.01
 """Of any sentence; below it are announcements and the instructions of a page that was read, and no room is spent."""
-
-STALE_RANKS: Final = 40
-"""A sentence whose exact strings have all been said falls behind by so many places."""
 
 MAX_MISSES: Final = 30
 """After so many candidates in a row that are too large, the rest is given up."""
@@ -128,19 +98,16 @@ NEWEST_REQUEST_TOKENS: Final = 80
 NEWEST_REQUESTS_SHARE: Final = 0.13
 """Of the whole summary, for the newest short requests: a long first task could crowd one of them out."""
 
-CORRECTION_KIND: Final = "correction"
-CORRECTIONS_SHARE: Final = 0.15
-CORRECTIONS_TOKENS: Final = 120
-NEWEST_CORRECTIONS: Final = 20
-"""So many corrections of the user, and so much of the whole or so many tokens, precede other requests."""
-
 MAX_CARRIED_FACTS: Final = 2_000
-MAX_CARRIED_STRINGS: Final = 300
 """So many candidates, the most needed, are kept for the next summary, whether this one says them or not.
 
-What counts is how likely one is needed again, to which its age belongs. Strings are fewer, since each that competes
-takes time and an old one seldom wins; but they are never fewer than the last summary had.
+What counts is how likely one is needed again, to which its age belongs.
 """
+
+USUAL_ODDS: Final = -1.37
+DOUBLED_COUNT: Final = 0.32
+DOUBLED_AGE: Final = -0.26
+"""Log odds that a fact is needed again: of one of no weight, and for each doubling of its messages and of its age."""
 
 _TERM = re.compile(r"[^\W_]{3,}|[\u3040-\u9fff]{2}")
 
@@ -163,25 +130,16 @@ class SelectedFacts:
     shortened: list[tuple[Fact, Fact]] = field(default_factory=list)
     ranked: Sequence[Fact] = ()
 
-    def carried(self, old: Iterable[Fact], placed: Callable[[Fact], Fact]) -> tuple[Fact, ...]:
-        """Return all candidates for the next summary: what is said, and then what lacked room.
-
-        *old* are those of the last summary; *placed* adds its lines to a string.
-        """
+    def carried(self) -> tuple[Fact, ...]:
+        """Return all candidates for the next summary: what is said, and then what lacked room."""
         shown = [item for items in self.shown.values() for item in items]
         # A sentence that covers a fact may have been taken out since, to keep to the limit.
         texts = "\n".join(item.text for item in shown)
         said = [*shown, *(item for item in self.covered if item.text.removesuffix(CUT).rstrip() in texts)]
         keys = {(item.kind, item.text) for item in said}
         keys |= {(whole.kind, whole.text) for whole, cut_one in self.shortened if any(cut_one is item for item in said)}
-        rest = [item for item in self.ranked if item.kind != LABEL_KIND and (item.kind, item.text) not in keys]
-        said_strings = sum(item.kind in STRING_KINDS for item in said)
-        facts = [item for item in rest if item.kind not in STRING_KINDS]
-        facts = facts[: max(MAX_CARRIED_FACTS - len(said) + said_strings, 0)]
-        most_strings = max(MAX_CARRIED_STRINGS, sum(item.kind in STRING_KINDS for item in old))
-        strings = [item for item in rest if item.kind in STRING_KINDS][: max(most_strings - said_strings, 0)]
-        # A string of the last summary alone has its lines, and most of them were not shown: copies take time.
-        unsaid = (*facts, *(item if item.pointers else placed(item) for item in strings))
+        rest = [item for item in self.ranked if (item.kind, item.text) not in keys]
+        unsaid = rest[: max(MAX_CARRIED_FACTS - len(said), 0)]
         items = (
             *(replace(item, is_shown=True) for item in said),
             *(replace(item, is_shown=False) if item.is_shown else item for item in unsaid),
@@ -192,22 +150,19 @@ class SelectedFacts:
         return (task, *(item for item in items if item.kind != TASK_KIND))
 
 
-def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetIndex, *, end: int) -> SelectedFacts:
+def select(items: Iterable[Fact], request: SummaryRequest, *, end: int) -> SelectedFacts:
     """Choose the facts of each field of *request* among *items*, candidates for the five fields, each fact once.
 
     *end* is the index behind the newest message, from which ages are counted. The facts take about
     ``request.max_tokens``; the last few tokens depend on how lines join.
     """
-    selection = Selection(request, snippets, end=end)
+    selection = Selection(request, end=end)
     ranked = selection.choice.ranked = selection.ranked(items)
     queues = {name: [item for item in ranked if item.field == name] for name in request.fields}
-    prose = [name for name in SHARES if name in queues and name != STRINGS_FIELD]
-    asked, preserved = queues.get("task_overview", []), queues.get(STRINGS_FIELD, [])
+    prose = [name for name in SHARES if name in queues and name != RULES_FIELD]
+    asked, preserved = queues.get("task_overview", []), queues.get(RULES_FIELD, [])
     selection.choose_first(asked)
-    # A request is less than a correction of it; the agent works on from the newest ones.
-    corrections = max(CORRECTIONS_SHARE * request.max_tokens, CORRECTIONS_TOKENS)
-    selection.choose_newest(asked, CORRECTION_KIND, room=corrections, most=NEWEST_CORRECTIONS)
-    selection.choose_newest(asked, REQUEST_KIND, room=NEWEST_REQUESTS_SHARE * request.max_tokens, most=NEWEST_REQUESTS)
+    selection.choose_newest(asked)
     selection.choose_prohibitions(preserved)
     selection.choose_plan(queues.get(NEXT_FIELD, []))
     selection.share_rest(prose)
@@ -217,25 +172,27 @@ def select(items: Iterable[Fact], request: SummaryRequest, snippets: SnippetInde
         selection.fill(queues[name], share=selection.share_of(name), least_need=LEAST_FACT_NEED)
     for name in [name for name in request.fields if name not in FIELDS]:
         # The sentences of all fields are candidates for a field of the caller's own.
-        digest = (replace(item, field=name) for item in ranked if item.kind not in STRING_KINDS)
+        digest = (replace(item, field=name) for item in ranked)
         queues[name] = selection.ranked(digest, _terms(name))
         selection.fill(queues[name], share=selection.share_of(name))
         prose.append(name)
-    rules = [item for item in preserved if item.kind not in STRING_KINDS]
-    strings = [item for item in preserved if item.kind in STRING_KINDS and item.kind != LABEL_KIND]
-    selection.fill(rules, share=RULES_SHARE)
-    rest = selection.ranked(chain(rules, *(queues[name] for name in prose)))
-    has_room = selection.has_room_for(rest)
-    selection.fill_strings(strings, share=selection.share_of(STRINGS_FIELD) if strings else 0.0, is_last=has_room)
-    # Twice: joined lines take fewer tokens, and the rest may hold one fact more.
-    for _ in range(2):
+    if preserved:
+        selection.fill(preserved, share=selection.share_of(RULES_FIELD))
+    rest = selection.ranked(chain(preserved, *(queues[name] for name in prose)))
+    # Joined lines take fewer tokens than were counted, and the rest may hold one fact more.
+    for _ in range(3):
         selection.fill(rest, share=1.0, least_need=LEAST_SENTENCE_NEED)
         selection.count_again()
-    selection.fill_strings(strings, share=LAST_STRINGS_SHARE, is_last=has_room)
-    selection.count_again()
-    selection.fill(rest, share=1.0, least_need=LEAST_SENTENCE_NEED)
-    selection.top_up(preserved)
     return selection.choice
+
+
+def likelihood(weight: float, *, count: int, age: int) -> float:
+    """Return how likely a fact is needed again, from 0 to 1.
+
+    *weight* is the log odds of all but its count of messages, 1 or more, and its age in messages, 0 or more.
+    """
+    odds = USUAL_ODDS + weight + DOUBLED_COUNT * math.log2(count) + DOUBLED_AGE * math.log2(1 + age)
+    return 1 / (1 + math.exp(-odds))
 
 
 def _terms(text: str) -> frozenset[str]:
@@ -245,22 +202,19 @@ def _terms(text: str) -> frozenset[str]:
 class Selection:
     """Fills fields with facts, and accounts for tokens and for what has been said."""
 
-    def __init__(self, request: SummaryRequest, snippets: SnippetIndex, *, end: int) -> None:
+    def __init__(self, request: SummaryRequest, *, end: int) -> None:
         """Start with nothing chosen; *end* is the index behind the newest message."""
         self.choice = SelectedFacts({name: [] for name in request.fields})
         self.max_tokens = request.max_tokens
         self._left: float = request.max_tokens
         self._shared: float = request.max_tokens  # of which each field has its share
         self._counter = request.counter
-        self._snippets = snippets
         self._end = end
         self._first = request.sources[0].index
         self._unused = 0.0
         self._terms = _terms(request.focus)
         self._all_shares = sum(SHARES.get(name, CUSTOM_SHARE) for name in request.fields)
-        self._least_said = SAID_NEED
         self._said = ""
-        self._said_strings: set[str] = set()
         self._lines: set[tuple[str, int, tuple[Pointer, ...]]] = set()
 
     def share_of(self, name: str) -> float:
@@ -280,11 +234,11 @@ class Selection:
             if shown is not None:
                 self._choose_first_of(queue, item, shown)
 
-    def choose_newest(self, queue: list[Fact], kind: str, *, room: float, most: int) -> None:
-        """Choose the *most* newest facts of a *kind* in *queue*, no long requests among them, within *room* tokens."""
-        longest = NEWEST_REQUEST_TOKENS if kind == REQUEST_KIND else room
-        items = [item for item in queue if item.kind == kind and self._cost(item) <= longest]
-        for item in sorted(items, key=lambda one: one.last_seen, reverse=True)[:most]:
+    def choose_newest(self, queue: list[Fact]) -> None:
+        """Choose the newest short requests in *queue*: the agent works on from them."""
+        room = NEWEST_REQUESTS_SHARE * self.max_tokens
+        items = [item for item in queue if item.kind == REQUEST_KIND and self._cost(item) <= NEWEST_REQUEST_TOKENS]
+        for item in sorted(items, key=lambda one: one.last_seen, reverse=True)[:NEWEST_REQUESTS]:
             cost = self._cost(item)
             if not self._is_said(item) and cost <= min(room, self._left):
                 room -= cost
@@ -388,73 +342,6 @@ class Selection:
         """Return whether the last summary said it; a fact that it had no room for competes with new ones."""
         return item.is_shown and item.last_seen < self._first
 
-    def fill_strings(self, queue: list[Fact], *, share: float, is_last: bool = False) -> None:
-        """Choose exact strings from *queue* together with the lines that they share; see `fill`.
-
-        If it *is_last*, since nothing else is left to say, unused tokens of other fields are added, and strings of
-        little need are said as well.
-        """
-        if not queue:
-            return
-        room = min(share * self.max_tokens + (self._unused if is_last else 0.0), self._left)
-        waiting: list[Fact] = []
-        for item in queue:
-            if contains_whole(self._said, item.text):
-                self.choice.covered.append(self._snippets.placed(item))
-            else:
-                waiting.append(item)
-        least = LEAST_NEED if share < 1 else 0.0
-        needs = [(item, need) for item in waiting if (need := self._need(item)) >= least]
-        self._least_said = 0.0 if is_last else max(self._least_said, self._need_within(needs))
-        old = [found for found in needs if self._was_shown(found[0])]
-        cited = [pointer for items in self.choice.shown.values() for item in items for pointer in item.pointers]
-        chosen, used = list[Fact](), 0
-        if len(old) < len(needs):
-            chosen, used = self._snippets.selected(old, CARRIED_STRINGS_SHARE * room, least_need=self._least_said)
-        carried = {item.text for item in chosen}
-        new = [found for found in needs if found[0].text not in carried]
-        said = [*self.choice.shown[STRINGS_FIELD], *chosen]
-        others, more = self._snippets.selected(new, room - used, cited, said, self._least_said)
-        chosen, used = [*others, *chosen], used + more
-        self.choice.shown[STRINGS_FIELD] += chosen
-        shown = {(item.kind, item.text) for item in chosen}
-        queue[:] = [item for item in waiting if (item.kind, item.text) not in shown]
-        self._left -= used
-        self._unused = room - used
-
-    def _need_within(self, needs: Iterable[tuple[Fact, float]]) -> float:
-        """Return how much a string must be needed to be among those that are said; see `SAID_SHARE`."""
-        room = max(SAID_SHARE * self.max_tokens, SAID_TOKENS)
-        for item, need in sorted(needs, key=lambda found: found[1], reverse=True):
-            room -= self._counter.count(f" {item.text}")
-            if room < 0:
-                return need
-        return 0.0
-
-    def top_up(self, queue: list[Fact]) -> None:
-        """Spend the last tokens on strings of lines that are cited anyway."""
-        if not queue:
-            return
-        said = {item.text for item in self.choice.shown[STRINGS_FIELD]}
-        needs = [
-            (item, need)
-            for item in queue
-            if item.kind in STRING_KINDS and item.text not in said and (need := self._need(item)) >= self._least_said
-        ]
-        needs = [found for found in needs if not contains_whole(self._said, found[0].text)]
-        if needs:
-            chosen = self._snippets.alongside(needs, self.choice.shown[STRINGS_FIELD], self._left)
-            self.choice.shown[STRINGS_FIELD] += chosen
-
-    def has_room_for(self, items: Iterable[Fact]) -> bool:
-        """Return whether all *items* fit a part of the tokens that are left."""
-        room = ROOM_FOR_SENTENCES * self._left
-        for item in items:
-            room -= self._cost(item)
-            if room < 0:
-                return False
-        return True
-
     def count_again(self) -> None:
         """Count the chosen facts together, since they join lines, and free the rest."""
         self._shared = self.max_tokens
@@ -471,7 +358,7 @@ class Selection:
     def _take(self, candidates: Sequence[Fact], queue: list[Fact], room: float, least_need: float) -> int:
         used = misses = 0
         done: set[int] = set()
-        for item in self._freshest_first([item for item in candidates if self._need(item) >= least_need]):
+        for item in [item for item in candidates if self._need(item) >= least_need]:
             if misses > MAX_MISSES:
                 break
             is_said = self._is_said(item)
@@ -485,20 +372,6 @@ class Selection:
             self._choose(item, is_said=is_said)
         queue[:] = [item for item in queue if id(item) not in done]
         return used
-
-    def _freshest_first(self, candidates: Sequence[Fact]) -> Iterator[Fact]:
-        """Yield *candidates* in their order; sentences whose exact strings were said meanwhile come later."""
-        heap = [(float(at), 1.0, at) for at in range(len(candidates))]
-        while heap:
-            rank, known, at = heappop(heap)
-            item = candidates[at]
-            strings = self._snippets.strings_in(item.text) if item.kind == "finding" else set[str]()
-            # The share of its exact strings that was not said before.
-            fresh = len(strings - self._said_strings) / len(strings) if strings else 1.0
-            if fresh < known:
-                heappush(heap, (rank + (known - fresh) * STALE_RANKS, fresh, at))
-            else:
-                yield item
 
     def _is_said(self, item: Fact) -> bool:
         """Return whether a chosen sentence says it already; a state is news even of words or a path in a quotation."""
@@ -515,7 +388,6 @@ class Selection:
         self.choice.shown[item.field].append(item)
         self._lines.add(self._line_of(item))
         self._said += f"{item.text}\n"
-        self._said_strings |= self._snippets.strings_in(item.text)
 
     def _cost(self, item: Fact) -> int:
         """Count the tokens that *item* adds; if facts share a line, only the first pays for the mark."""

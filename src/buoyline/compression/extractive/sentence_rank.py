@@ -9,7 +9,7 @@ import heapq
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -20,20 +20,16 @@ from buoyline.compression.extractive.phrases import (
     announces,
     asks,
     chars_of,
-    concedes,
-    corrects_itself,
-    is_heading,
     is_refusal,
     leads_in,
     offers,
 )
 from buoyline.compression.extractive.records import RowPlace, rows_of, rows_worth_a_line, without_older
-from buoyline.compression.extractive.speech import plain_text, written_texts
-from buoyline.compression.identifiers import outer_text, sentences
+from buoyline.compression.extractive.speech import plain_text
+from buoyline.compression.identifiers import mentions, outer_text, sentences
 from buoyline.compression.summary import SourceMessage
 
 if TYPE_CHECKING:
-    from buoyline.compression.extractive.calls import ParsedCall
     from buoyline.compression.extractive.conversation import Conversation
 
 MAX_SENTENCES: Final = 400
@@ -48,33 +44,22 @@ QUALITIES: Final[Mapping[str, float]] = MappingProxyType(
     {
         "answer": 1.1,  # the agent's message without a call: it was written for a reader
         "remark": 0.9,  # beside a call: half of them say what was found, half what comes next
-        "written": 0.75,  # prose in the arguments of a call: messages of commits, replies, thoughts
         "record": 0.7,  # a row of a tool's JSON: facts, and many that nobody needs
-        "echo": 0.2,  # a row that a command printed about what it changed, such as a reply that it posted
-        "prose": 0.55,  # sentences that a tool returned, as a sub-agent or a search does
-        "read": 0.25,  # sentences of a file that was read: it can be read again, and is mostly about other things
     }
 )
 """How much sentences are worth by their origin, set by judgement on recorded sessions."""
 
 FACTORS: Final[Mapping[str, float]] = MappingProxyType(
     {
-        "cue": 1.5,  # says a cause, a decision, a change or a failure
         "announces": 0.08,  # it was done or dropped since; said if there is nothing else
-        "hedges": 0.7,  # most guesses were settled since
         "short": 0.5,  # without a name, number or piece of code
-        "asks": 0.3,
-        "praises": 0.5,
-        "before a call": 0.7,  # looks ahead, in any language
-        "heading": 0.4,
         "row": 0.8,  # of a table
-        "withdrawn": 0.25,  # the next sentence takes it back
     }
 )
 """What a sentence is multiplied by for its form."""
 
-STRING_WEIGHT: Final = 8.0
-"""Of an exact string, times how likely it is used again."""
+STRING_WEIGHT: Final = 1.0
+"""Of an exact string, which a tool may return without that anybody speaks of it."""
 
 REPEATED: Final = 0.35
 """Share of a concept's weight that is left each time it has been said."""
@@ -87,42 +72,17 @@ UNCITED_TOKENS: Final = 11.0
 """Of a citation, if the message is already cited and if not."""
 
 _WORD = re.compile(r"[^\W_]{3,}|[\u3040-\u30ff\u3400-\u9fff]")
-_CUES = re.compile(
-    r"\b(?:because|since|root cause|caus(?:e|es|ed|ing)|due to|reason|therefore|thus|hence|so that|which means"
-    r"|means that|turns? out|actually|in fact|found|issue is|problem is|bug|instead of|rather than|not|never"
-    r"|no longer|cannot|can't|doesn't|don't|isn't|wasn't|won't|only|must|fix(?:ed|es)?|fail(?:s|ed|ing)?|broke|wrong"
-    r"|missing|decid\w+|chose|chosen|skip(?:ped)?|add(?:ed|s)?|chang(?:ed|es)|remov(?:ed|es)|replac(?:ed|es)"
-    r"|renam(?:ed|es)|updat(?:ed|es)|implement\w*|creat(?:ed|es)|merg(?:ed|es)|revert\w*|reject\w*|refus\w*"
-    r"|requires?|needs?|default|limit|weil|daher|deshalb|nicht|kein\w*|muss|fehl\w*|statt|parce que|donc|pas|porque"
-    r"|debe)\b"
-    r"|\u56e0\u4e3a|\u6240\u4ee5|\u5bfc\u81f4|\u539f\u56e0|\u95ee\u9898|\u53d1\u73b0|\u56e0\u6b64|\u9700\u8981"
-    r"|\u5fc5\u987b|\u4e0d|\u6ca1|\u5df2|\u6539|\u4fee",
-    re.IGNORECASE,
-)
-"""Words of causes, decisions, changes and failures."""
-
 _REASON = re.compile(
     r"\b(?:because|since|so that|due to|instead of|weil|parce que|porque)\b|\u56e0\u4e3a", re.IGNORECASE
 )
 """In an announcement that says why; the others were done or dropped since."""
 
-_HEDGES = re.compile(
-    r"\b(?:looks? like|seems?|likely|probably|might|perhaps|suspect|vermutlich|wahrscheinlich)\b|peut-\u00eatre"
-    r"|\u53ef\u80fd|\u4f3c\u4e4e",
-    re.IGNORECASE,
-)
 _EXACT = re.compile(r"[\d`/_]|[a-z][A-Z]|\w\.\w")
 SHORT_CHARS: Final = 60
 
 _LINK = re.compile(r"\W{0,4}!?\[[^\]\n]{0,300}\]\(")
 _ADDRESS = re.compile(r"https?://\S+")
-_PRAISE = re.compile(
-    r"\W{0,3}(?:perfect|great|excellent|good|awesome|you're (?:absolutely )?right|absolutely|sure|okay)\b[!.,]",
-    re.IGNORECASE,
-)
-_SENTENCE_END = re.compile(r"[.:!?\u3002]\W{0,3}$")
 _VALUE = re.compile(r"[\w.-]{3,60}")
-_NUMBERED = re.compile(r"\s*\d+[\u2192:|]")
 _COMMON_WORDS = (
     "the and for with that this from have has had are was were will would can could should not but you your "
     "our its let now then also all any some into than when what which there here they them been being does did "
@@ -174,10 +134,11 @@ def ranked_sentences(conversation: "Conversation") -> Iterator[tuple[SentenceCan
     Each comes with the log odds that it is needed.
     """
     weights = _concept_weights(conversation)
-    weights |= {f"={text}": STRING_WEIGHT * value for text, value in conversation.values.items()}
     waiting = list(_candidates(conversation))
     for candidate in waiting:
-        candidate.concepts |= {f"={string}" for string in conversation.strings_in(candidate.text)}
+        strings = {f"={found.text}" for found in mentions(candidate.text) if found.kind != "number"}
+        candidate.concepts |= strings
+        weights |= dict.fromkeys(strings, STRING_WEIGHT)
     said: Counter[str] = Counter()
     cited: set[int] = set()
 
@@ -232,16 +193,11 @@ def _concept_weights(conversation: "Conversation") -> dict[str, float]:
 
 
 def _candidates(conversation: "Conversation") -> Iterator[SentenceCandidate]:
-    withdrawn = _withdrawn(conversation.sources)
     for source in conversation.sources:
         message = source.message
-        if message.role == "assistant" and message.text.strip() and source.index not in withdrawn:
+        if message.role == "assistant" and message.text.strip():
             quality = QUALITIES["remark" if message.calls else "answer"] * _recency(conversation, source)
             yield from _of_text(plain_text(message.text[:MAX_TEXT_CHARS]), source, quality)
-    for step in conversation.steps:
-        for text in written_texts(step.action):
-            quality = QUALITIES["written"] * _recency(conversation, step.call)
-            yield from _of_text(text[:MAX_TEXT_CHARS], step.call, quality)
     yield from _of_results(conversation)
 
 
@@ -250,48 +206,26 @@ def _recency(conversation: "Conversation", source: SourceMessage) -> float:
     return 0.7 + 0.3 * (source.index - conversation.sources[0].index) / len(conversation.sources)
 
 
-def _withdrawn(sources: Iterable[SourceMessage]) -> set[int]:
-    """Return the indexes of the agent's answers that the user questioned so that the agent took them back."""
-    found: set[int] = set()
-    answer = asked = -1
-    for source in sources:
-        message = source.message
-        if message.role == "user" and message.text.strip():
-            asked = answer
-        elif message.role == "assistant" and message.text.strip():
-            if asked >= 0 and concedes(message.text):
-                found.add(asked)
-            answer, asked = source.index, -1
-    return found
-
-
 def _of_results(conversation: "Conversation") -> Iterator[SentenceCandidate]:
-    """Yield sentences and records of what tools returned; of many records of one form those that were spoken of."""
+    """Yield records that tools returned; of many records of one form those that were spoken of."""
     found: list[RowPlace] = []
-    makers: dict[int, ParsedCall] = {}
+    names: dict[int, str] = {}
     for step in conversation.steps:
         reading = step.reading
         if reading is None or is_refusal(reading.text) or step.action.operation == "change":
             continue  # the result of an edit says that it was made, or shows the new lines
-        text = reading.searched[:MAX_TEXT_CHARS]
+        text = reading.text[:MAX_TEXT_CHARS]
         for position, row in enumerate(rows_of(text)):
             found.append(RowPlace(row, reading, position))
-            makers[id(reading)] = step.action
-        shown = plain_text(text)
-        if _is_prose(shown):
-            origin = "read" if step.action.operation == "look" and step.action.paths else "prose"
-            quality = QUALITIES[origin] * _recency(conversation, reading.source)
-            yield from _of_text(shown, reading.source, quality, reading)
+            names[id(reading)] = step.action.name
     records: defaultdict[tuple[str, str], list[RowPlace]] = defaultdict(list)
     for place in without_older(found):
-        records[makers[id(place.reading)].name, place.row.form].append(place)
+        records[names[id(place.reading)], place.row.form].append(place)
     spoken = _spoken_words(conversation)
     for (name, _), rows in records.items():
         for row, reading, position in rows_worth_a_line(rows, spoken):
             words = CUT.join(" ".join(row.values).split())
-            maker = makers[id(reading)]
-            is_echo = maker.operation == "run" and not maker.is_harmless
-            quality = QUALITIES["echo" if is_echo else "record"] * _recency(conversation, reading.source)
+            quality = QUALITIES["record"] * _recency(conversation, reading.source)
             text = f"{name}: {row.text}"
             yield SentenceCandidate(text, reading.source, position, quality, concepts_of(row.text), reading, words)
 
@@ -306,44 +240,19 @@ def _spoken_words(conversation: "Conversation") -> frozenset[str]:
     return frozenset(word for text in texts for word in _VALUE.findall(text))
 
 
-def _is_prose(text: str) -> bool:
-    """Return whether a tool returned sentences, and no code, listing or log: most lines are long and end like one."""
-    lines = [line for line in text[:8_000].splitlines() if line.strip()]
-    if len(text) < 200 or _NUMBERED.match(lines[0] if lines else ""):  # noqa: PLR2004 - too short to tell
-        return False
-    said = sum(
-        1
-        for line in lines
-        if (len(line.split()) > 5 or chars_of(line) > len(line) + 40) and _SENTENCE_END.search(line.rstrip())  # noqa: PLR2004 - ideographs have no spaces
-    )
-    return said > 0.4 * len(lines)
-
-
-def _of_text(
-    text: str, source: SourceMessage, quality: float, reading: ResultText | None = None
-) -> Iterator[SentenceCandidate]:
-    said = list(sentences(text))
-    for position, sentence in enumerate(said):
+def _of_text(text: str, source: SourceMessage, quality: float) -> Iterator[SentenceCandidate]:
+    for position, sentence in enumerate(sentences(text)):
         if len(sentence) < MIN_CHARS or leads_in(sentence) or offers(sentence):
             continue
         # A sentence that begins with a link, or consists of addresses by half, says nothing.
         if _LINK.match(sentence) or 2 * sum(map(len, _ADDRESS.findall(sentence))) > len(sentence):
             continue
-        if reading is None and asks(sentence):
+        if asks(sentence):
             continue  # the newest is a next step, and the others were answered
-        is_before_call = bool(source.message.calls) and position == len(said) - 1
-        is_withdrawn = corrects_itself(said[position + 1]) if position + 1 < len(said) else False
         applies = {
-            "cue": _CUES.search(sentence),
             "announces": announces(sentence) and not _REASON.search(sentence),
-            "hedges": _HEDGES.search(sentence),
             "short": chars_of(sentence) < SHORT_CHARS and not _EXACT.search(sentence),
-            "asks": asks(sentence),
-            "praises": _PRAISE.match(sentence),
-            "before a call": is_before_call,
-            "heading": is_heading(sentence),
             "row": sentence.startswith("|"),
-            "withdrawn": is_withdrawn,
         }
         found = quality * math.prod(FACTORS[form] for form, is_so in applies.items() if is_so)
-        yield SentenceCandidate(sentence, source, position, found, concepts_of(sentence), reading)
+        yield SentenceCandidate(sentence, source, position, found, concepts_of(sentence))

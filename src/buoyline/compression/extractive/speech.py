@@ -9,6 +9,9 @@ from buoyline.compression.extractive.calls import ParsedCall, json_in, json_text
 from buoyline.compression.extractive.phrases import asks, chars_of, forbids, is_logged, leads_in
 from buoyline.compression.identifiers import FENCES, LIST_MARK, readable, sentences
 
+MAX_TYPED_CHARS: Final = 2_000
+"""Longer messages of users are pasted: logs, files, instructions of a tool."""
+
 MAX_QUOTED_CHARS: Final = 20_000
 """Of a command that is searched for quoted texts."""
 

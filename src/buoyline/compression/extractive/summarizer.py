@@ -12,10 +12,9 @@ from buoyline.compression.extractive import facts
 from buoyline.compression.extractive.calls import Step, subjects_of
 from buoyline.compression.extractive.conversation import Conversation, QuotationLimits
 from buoyline.compression.extractive.fact_text import FILE_KINDS, NOTHING, field_text, line_of, pointers_of
-from buoyline.compression.extractive.facts import FACTS, UNTRIED_MESSAGES
+from buoyline.compression.extractive.facts import FACTS
 from buoyline.compression.extractive.phrases import asks
 from buoyline.compression.extractive.selection import PROHIBITION_KIND, SHARES, SelectedFacts, select
-from buoyline.compression.extractive.snippets import SnippetIndex
 from buoyline.compression.identifiers import sentences
 from buoyline.compression.pointers import POINTER, Pointer, pointers_in
 from buoyline.compression.summary import Draft, Fact, Summarizer, SummaryRequest
@@ -29,7 +28,6 @@ WORK_KINDS: Final = frozenset({*FILE_KINDS, "repository", "check", "edit", "comp
 _MARKS = re.compile(rf"{POINTER.pattern}(?:\s{{0,9}}{POINTER.pattern})*")
 _NOTHING = re.compile(r"(?:none|nothing)\b.{0,20}$", re.IGNORECASE)
 
-OPEN_ERRORS: Final = frozenset({"error", "untried", "tackled"})
 _STALE: Final = frozenset({"pending", "intent", "looked"})
 """Next steps of the last summary: by now they were done or replaced by others."""
 _ASKED: Final = frozenset({"working", "question"})
@@ -61,16 +59,15 @@ def carried(previous: Draft | None, first: int) -> list[Fact]:
     ]
 
 
-def merged(old: Iterable[Fact], new: Iterable[Fact], made: Sequence[Step], *, end: int) -> list[Fact]:
+def merged(old: Iterable[Fact], new: Iterable[Fact], made: Sequence[Step]) -> list[Fact]:
     """Join the facts of the last summary with those since, old ones first, each (field, kind, text) once.
 
     Equal facts become one with the newest pointer and the sum of the counts. A newer plan replaces an older one, a
-    newer outcome of a call the older one, and an error is resolved if its subject succeeded since, in the calls *made*.
-    *end* is the index behind the newest message.
+    newer outcome of a call the older one, and an error is left out if its subject was tried since, in the calls *made*.
     """
     fresh = list(new)
     found: dict[tuple[str, str, str], Fact] = {}
-    for item in [*_still_true(old, fresh, made, end=end), *fresh]:
+    for item in [*_still_true(old, fresh, made), *fresh]:
         key = (item.field, item.kind, item.text)
         if (known := found.get(key)) is not None:
             newest = max(known, item, key=lambda fact: fact.last_seen)
@@ -79,15 +76,13 @@ def merged(old: Iterable[Fact], new: Iterable[Fact], made: Sequence[Step], *, en
     return list(found.values())
 
 
-def _still_true(old: Iterable[Fact], fresh: Sequence[Fact], made: Sequence[Step], *, end: int) -> Iterator[Fact]:
+def _still_true(old: Iterable[Fact], fresh: Sequence[Fact], made: Sequence[Step]) -> Iterator[Fact]:
     """Yield the facts of the last summary as they are now; see `merged`."""
     is_asked = any(item.kind in {"request", "pasted", *_ASKED} for item in fresh)
     has_plan = any(step.action.operation == "plan" for step in made)
     called = {_call_in(item) for item in fresh if item.kind == "done"}
     answered = [step for step in made if step.answer is not None]
-    last_tries = {subject: step for step in answered for subject in step.tried}
-    changes = (step for step in answered if step.action.operation == "change" and not step.has_failed)
-    changed = {path.rpartition("/")[2] for step in changes for path in step.action.paths}
+    tried = {subject for step in answered for subject in step.tried}
     held = list(old)
     tasks = {item.pointers for item in held if item.kind == "task"}
     for item in held:
@@ -97,33 +92,15 @@ def _still_true(old: Iterable[Fact], fresh: Sequence[Fact], made: Sequence[Step]
             continue  # the user has spoken since, or it was no question
         if item.kind == "done" and _call_in(item) in called:
             continue
-        if item.kind in OPEN_ERRORS:
-            tries = [last_tries[subject] for subject in subjects_of(_call_in(item)) if subject in last_tries]
-            yield from _error_since(item, tries, changed, end)
-        elif item.kind in _ASKED:
+        if item.kind == "error" and not tried.isdisjoint(subjects_of(_call_in(item))):
+            continue  # if it failed again, the newest try is a fact itself
+        if item.kind in _ASKED:
             if item.pointers not in tasks:
                 yield replace(item, field="task_overview", kind="request", weight=FACTS["request"])
         elif item.kind == "report":
             yield replace(item, weight=min(item.weight, FACTS["report"]))
         else:
             yield item
-
-
-def _error_since(error: Fact, tries: Sequence[Step], changed: Iterable[str], end: int) -> Iterator[Fact]:
-    """Yield the present state of an open error; nothing if it failed again: the newest try is a fact itself.
-
-    *tries* are the last ones of its subjects since, *changed* the names of the files that were changed since.
-    """
-    if any(step.has_failed for step in tries):
-        return
-    if tries:
-        yield replace(error, kind="resolved", weight=FACTS["resolved error"])
-    elif any(name in error.text for name in changed):
-        yield replace(error, kind="tackled", weight=FACTS["tackled error"])
-    elif error.kind == "error" and end - error.last_seen > UNTRIED_MESSAGES:
-        yield replace(error, kind="untried", weight=FACTS["untried error"])
-    else:
-        yield error
 
 
 def _call_in(item: Fact) -> str:
@@ -152,7 +129,7 @@ class Extractive:
     """Quotes what is needed to continue, and cites where the rest is.
 
     It is the default, and the fallback if a model fails: it needs no network, costs no tokens, and cannot claim what
-    nobody said. Everything in it is a sentence, a call or a string of the conversation.
+    nobody said. Everything in it is a sentence or a call of the conversation.
     """
 
     async def summarize(self, request: SummaryRequest) -> Draft:
@@ -184,17 +161,15 @@ def extract(request: SummaryRequest, conversation: Conversation | None = None) -
     newest = facts.newest_request(conversation) if facts.FIELD in request.fields else None
     new = chain(
         facts.overview(conversation, without=newest),
-        facts.corrections(conversation, old),
         facts.state(conversation),
         facts.discoveries(conversation),
         facts.next_steps(conversation),
         facts.preserved(conversation),
     )
-    snippets = SnippetIndex(conversation, old, request.counter)
-    choice = select(merged(old, new, conversation.steps, end=conversation.end), request, snippets, end=conversation.end)
+    choice = select(merged(old, new, conversation.steps), request, end=conversation.end)
     fields = _fitting(choice, request)
     pointers = dict.fromkeys(pointer for items in choice.shown.values() for pointer in pointers_of(items))
-    return Draft(NAME, fields, tuple(pointers), choice.carried(old, snippets.placed), work=conversation.work)
+    return Draft(NAME, fields, tuple(pointers), choice.carried(), work=conversation.work)
 
 
 def _fitting(choice: SelectedFacts, request: SummaryRequest) -> dict[str, str]:
