@@ -324,7 +324,7 @@ class ContextWindow:
         max_bytes: int | None = None,
         keep_partial: bool = False,
     ) -> None:
-        """Add a tool's output while it comes; see docs/streaming.md."""
+        """Add a tool's output while it comes; see docs/results.md."""
         whole = self._context.whole
         # If the call is archived, other messages say which form it had. Mere text is detected as OpenAI's.
         found = {entry.dialect for entry in (*whole.leading, *whole.messages)} - {"openai"}

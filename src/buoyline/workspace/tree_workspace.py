@@ -195,7 +195,7 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
         )
 
     def result_writer(self, session_id: str, call_id: str, *, keep_partial: bool = False) -> ResultWriter:
-        """Begin a streamed tool result; docs/streaming.md.
+        """Begin a streamed tool result; docs/results.md.
 
         Raises:
             ConfigError: *keep_partial* is set and a hook redacts.
@@ -234,7 +234,7 @@ class TreeWorkspace(ABC, Generic[AnyTree]):
         max_bytes: int | None = None,
         keep_partial: bool = False,
     ) -> StoredResult:
-        """Store a tool's output as it arrives, with a few megabytes of memory; docs/streaming.md.
+        """Store a tool's output as it arrives, with a few megabytes of memory; docs/results.md.
 
         Args:
             session_id: The session; created when the output is complete.
