@@ -80,14 +80,6 @@ def pictures(workdir: Path) -> set[str]:
     return {name for name in ("one", "both", "two", "alone") if blob(workdir, name).exists()}
 
 
-def test_nothing_goes_without_a_policy(workdir: Path) -> None:
-    before = state_of(workdir)
-    found = swept(workdir)
-    assert (found.sessions, found.blobs, found.leftovers, found.freed_bytes) == ((), (), (), 0)
-    assert [Path(one.path).name for one in found.unowned] == [blob(workdir, "alone").name]
-    assert before.items() <= state_of(workdir).items()
-
-
 def test_a_dry_run_says_what_would_go_and_changes_nothing(workdir: Path) -> None:
     before = state_of(workdir)
     told = collect(LocalWorkspace(workdir), ONLY_S2)
@@ -411,16 +403,3 @@ def test_a_session_that_is_removed_during_a_check_is_no_damage(workdir: Path, se
 def test_a_session_that_is_removed_during_a_repair_is_not_left_as_damage(workdir: Path, look: int) -> None:
     done = repair(LocalWorkspace(workdir), on_progress=removing(workdir, "s1", look))
     assert (done.actions, done.remaining) == ((), ())
-
-
-def test_two_gcs_at_once_do_not_take_a_removed_session_for_an_unreadable_one(workdir: Path) -> None:
-    report = collect(LocalWorkspace(workdir), on_progress=removing(workdir, "s2", 1))
-    assert not (workdir / "sessions" / "s2").exists()
-    assert report.sessions == ()
-
-
-@pytest.mark.parametrize("look", range(1, 8))
-def test_a_lost_blob_of_two_sessions_is_missed_if_one_of_them_is_removed(workdir: Path, look: int) -> None:
-    blob(workdir, "both").unlink()
-    report = verify(LocalWorkspace(workdir), on_progress=removing(workdir, "s1", look))
-    assert [found.kind for found in report.findings if found.severity == "damage"] == ["missing-blob"]

@@ -182,35 +182,6 @@ def test_a_transcript_and_a_view_are_made_again(workdir: Path, how: Callable[[Pa
     assert how is halve or damaged <= set_aside(workdir)
 
 
-def test_a_torn_tail_is_recovered_as_the_next_writer_would(workdir: Path) -> None:
-    before = contents(workdir)
-    for name in ("context.jsonl", "journal.jsonl"):
-        with (workdir / S1 / name).open("ab") as file:
-            file.write(b'{"role"')
-    assert [action.verb for action in mended(workdir).actions] == ["recovered"]
-    assert contents(workdir) == before
-    assert set_aside(workdir) == {b'{"role"'}
-
-
-def test_a_damaged_result_stays_readable_until_its_true_bytes_come(workdir: Path) -> None:
-    workspace, text = LocalWorkspace(workdir), "\n".join(f"line {n} of a result" for n in range(50))
-    result = {"role": "tool", "tool_call_id": "Kept", "content": text}
-    path = Path(asyncio.run(workspace.offload_tool_result("s1", result)))
-    flip(path)
-    damaged = path.read_bytes()
-    done = mended(workdir)
-    assert done.actions == ()
-    assert [(found.kind, found.path) for found in done.remaining] == [
-        ("changed-bytes", path.relative_to(workdir).as_posix())
-    ]
-    assert path.read_bytes() == damaged
-
-    assert Path(asyncio.run(LocalWorkspace(workdir).offload_tool_result("s1", result))) == path
-    assert path.read_text(encoding="utf-8") == text
-    assert set_aside(workdir) == {damaged}
-    assert [found.kind for found in mended(workdir).remaining] == []
-
-
 def test_a_damaged_blob_is_set_aside_so_that_it_can_be_stored_again(workdir: Path) -> None:
     path, whole = workdir / BLOB, (workdir / BLOB).read_bytes()
     flip(path)

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -197,21 +196,6 @@ def test_what_cannot_work_is_refused_at_once(tmp_path: Path) -> None:
         workspace.watch("")
 
 
-def test_a_batch_is_told_when_its_bytes_are_there_and_not_before(writer: Writer) -> None:
-    writer.archive()
-    watch = _watch(writer.workdir)
-    assert _look(watch) == []
-    writer.archive()
-    context = writer.path("context.jsonl").read_bytes()
-    for present in (context[:-1], context[:-4] + b"\0\0\0\0"):
-        writer.path("context.jsonl").write_bytes(present)
-        assert _look(watch) == []
-        assert _look(_watch(writer.workdir, last=1))[0] == _look(_watch(writer.workdir, last=1))[0]
-        assert _places(_look(_watch(writer.workdir, last=1))) == [(0, 1)]
-    writer.path("context.jsonl").write_bytes(context)
-    assert _places(_look(watch)) == [(1, 2)]
-
-
 MALFORMED: list[dict[str, Any]] = [
     {"op": "batch"},
     {"op": "batch", "first": 0, "bytes": "many", "offset": -1, "sha256": 7, "lines": None, "line": [], "time": 3},
@@ -255,17 +239,6 @@ def test_a_session_may_go_and_another_come_in_its_place(writer: Writer) -> None:
     assert _places(_look(watch)) == ["SessionRemoved", "SessionCreated", (0, 3)]
     shutil.rmtree(writer.workdir)
     assert _places(_look(watch)) == ["SessionRemoved"]
-
-
-def test_one_session_is_watched_alone(writer: Writer) -> None:
-    watch = _watch(writer.workdir, "s1")
-    writer.archive("s2")
-    assert _look(watch) == []
-    assert watch.session_ids == []
-    writer.archive("s1")
-    writer.archive("s2")
-    assert _places(_look(watch)) == ["SessionCreated", (0, 1)]
-    assert watch.session_ids == ["s1"]
 
 
 def test_what_is_not_ours_is_passed_by(writer: Writer, tmp_path: Path) -> None:
@@ -394,10 +367,6 @@ def _at_least(count: int) -> Callable[[list[Any]], bool]:
     return lambda places: len(places) >= count
 
 
-def _ends_in(place: object) -> Callable[[list[Any]], bool]:
-    return lambda places: places[-1:] == [place]
-
-
 def _threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("buoyline-watch")]
 
@@ -422,24 +391,6 @@ async def test_two_listeners_hear_all_that_two_processes_write(tmp_path: Path) -
         assert await listener.until(_at_least(len(expected))) == expected
     for listener in listeners:
         await listener.end()
-    assert _threads() == []
-
-
-async def test_a_killed_writer_leaves_nothing_wrong_in_what_is_told(tmp_path: Path) -> None:
-    workdir = tmp_path / "workspace"
-    listener = Listener(workdir)
-    for number in range(3):
-        process = _process(workdir, "s1", 100_000, f"w{number}")
-        assert process.stdout is not None
-        for _ in range(5 + number * 7):
-            await asyncio.to_thread(process.stdout.readline)
-        process.send_signal(signal.SIGKILL)
-        await asyncio.to_thread(process.wait, LONG_S)
-        process.stdout.close()
-    Writer(workdir).archive(count=7)  # sets aside what was torn
-    expected = _committed(workdir, "s1")
-    assert await listener.until(_ends_in(expected[-1])) == ["SessionCreated", *expected]
-    await listener.end()
     assert _threads() == []
 
 
@@ -489,12 +440,4 @@ async def test_it_ends_at_once_and_leaves_no_thread(writer: Writer, end: str) ->
         async with asyncio.timeout(LONG_S):
             while _threads():
                 await asyncio.sleep(0.01)
-    assert _threads() == []
-
-
-async def test_an_error_reaches_whoever_listens(writer: Writer) -> None:
-    writer.archive()
-    (writer.workdir / "workspace.json").write_text('{"format": 2}', "utf-8")
-    with pytest.raises(FormatVersionError):
-        await anext(LocalWorkspace(writer.workdir).watch())
     assert _threads() == []
