@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from estimates import Estimates
 
 from buoyline import Compressor, ContextConfig, ContextWindow, Draft, LocalWorkspace, SummaryRequest
 from buoyline.errors import ConfigError, MessageError, StaleWindowError
-from buoyline.tokens import HeuristicCounter, TextCounter, as_text_counter, default_counter
+from buoyline.tokens import TextCounter, as_text_counter, default_counter
 
 SYSTEM = {"role": "system", "content": "Be exact."}
 
@@ -102,7 +103,7 @@ async def test_a_focus_that_is_no_text_is_refused_before_anything_is_written(tmp
     assert await window.compress(force=True, focus="tickets") is not None
 
 
-@pytest.mark.parametrize("counter", [default_counter(), HeuristicCounter(), quarters])
+@pytest.mark.parametrize("counter", [default_counter(), Estimates(), quarters])
 @pytest.mark.parametrize("summary_tokens", [300, 600, 1200])
 async def test_a_summary_keeps_to_its_tokens_whatever_counts_them(
     tmp_path: Path, counter: TextCounter | Callable[[str], int], summary_tokens: int

@@ -1,11 +1,10 @@
 """The suite for counters, run on all that we have, and on some that it has to find wanting."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from estimates import Estimates
 
 from buoyline.testing import CounterConformance
-from buoyline.tokens import HeuristicCounter, TextCounter, as_text_counter, default_counter
+from buoyline.tokens import TextCounter, as_text_counter, default_counter
 from buoyline.tokens.o200k import O200kCounter
 
 
@@ -23,13 +22,6 @@ class TestExactCounter(CounterConformance):
         return O200kCounter(chunk_chars=chunk_chars, max_chunk_chars=max_chunk_chars)
 
 
-class TestHeuristicCounter(CounterConformance):
-    @pytest.fixture(params=[(4, 2), (1, 1), (3, 3), (6, 3)], ids=str)
-    def counter(self, request: pytest.FixtureRequest) -> TextCounter:
-        chars, json_chars = request.param
-        return HeuristicCounter(chars_per_token=chars, chars_per_json_token=json_chars)
-
-
 class TestBisectingCounter(CounterConformance):
     @pytest.fixture(params=["len", "exact", "quarters", "with a start token"])
     def counter(self, request: pytest.FixtureRequest) -> TextCounter:
@@ -42,32 +34,32 @@ class TestBisectingCounter(CounterConformance):
         return as_text_counter(counts[request.param])
 
 
-class OffByOne(HeuristicCounter):
+class OffByOne(Estimates):
     def exceeds(self, text: str, max_tokens: int) -> bool:
         return self.count(text) >= max_tokens
 
 
-class FromTheWrongEnd(HeuristicCounter):
+class FromTheWrongEnd(Estimates):
     def tail(self, text: str, max_tokens: int) -> str:
         return self.head(text, max_tokens)
 
 
-class TooLong(HeuristicCounter):
+class TooLong(Estimates):
     def head(self, text: str, max_tokens: int) -> str:
         return super().head(text, max_tokens + 1) if max_tokens >= 0 else super().head(text, max_tokens)
 
 
-class TooShort(HeuristicCounter):
+class TooShort(Estimates):
     def head(self, text: str, max_tokens: int) -> str:
         return text if not self.exceeds(text, max_tokens) else super().head(text, min(max_tokens, 1))
 
 
-class Unlimited(HeuristicCounter):
+class Unlimited(Estimates):
     def head(self, text: str, max_tokens: int) -> str:
         return super().head(text, max(max_tokens, 0))
 
 
-class Forgetful(HeuristicCounter):
+class Forgetful(Estimates):
     asked = 0
 
     def count(self, text: str) -> int:
@@ -85,54 +77,8 @@ class Forgetful(HeuristicCounter):
         (Unlimited(), "test_no_limit_is_below_zero"),
         (Forgetful(), "test_a_count_is_a_whole_number_and_always_the_same"),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, HeuristicCounter) else "",
+    ids=lambda value: type(value).__name__ if isinstance(value, Estimates) else "",
 )
 def test_the_suite_finds_a_counter_that_contradicts_itself(counter: TextCounter, test: str) -> None:
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         getattr(CounterConformance(), test)(counter)
-
-
-texts_with_brackets = st.text(alphabet="[{]}a1 \n", max_size=60)
-
-
-@given(
-    text=st.one_of(texts_with_brackets, st.text(max_size=60)),
-    max_tokens=st.integers(0, 40),
-    rates=st.tuples(st.integers(1, 6), st.integers(1, 6)).map(sorted),
-)
-def test_an_estimated_head_is_as_long_as_can_be_and_a_tail_but_for_leading_brackets(
-    text: str, max_tokens: int, rates: list[int]
-) -> None:
-    counter = HeuristicCounter(chars_per_token=rates[1], chars_per_json_token=rates[0])
-    head, tail = counter.head(text, max_tokens), counter.tail(text, max_tokens)
-
-    assert text.startswith(head)
-    assert counter.count(head) <= max_tokens
-    assert head == text or counter.count(text[: len(head) + 1]) > max_tokens
-    assert text.endswith(tail)
-    assert counter.count(tail) <= max_tokens
-    assert (tail == text) is not counter.exceeds(text, max_tokens)
-    assert len(tail) >= min(len(text), max_tokens * rates[0])
-
-
-def test_text_goes_by_four_characters_and_json_by_two() -> None:
-    counter = HeuristicCounter()
-
-    assert counter.count("") == 0
-    assert counter.count("x") == counter.count("four") == 1
-    assert counter.count("fives") == 2
-    assert counter.count('{"a": 1}') == counter.count("[1, 2,3]") == 4
-
-
-def test_an_estimate_of_a_long_text_looks_at_none_of_it() -> None:
-    brackets = "text" + "[" * 10_000_000
-    counter = HeuristicCounter()
-
-    assert counter.count(brackets) == 2_500_001
-    assert len(counter.tail(brackets, 1_000)) == 2_000
-
-
-@pytest.mark.parametrize(("chars", "json_chars"), [(0, 0), (4, 0), (2, 4)])
-def test_rates_that_cannot_work_are_refused(chars: int, json_chars: int) -> None:
-    with pytest.raises(ValueError, match="1 <= chars_per_json_token <= chars_per_token"):
-        HeuristicCounter(chars_per_token=chars, chars_per_json_token=json_chars)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from estimates import Estimates
 from hypothesis import example, given
 from hypothesis import strategies as st
 from managed_window import ManagedWindow
@@ -28,7 +29,6 @@ from buoyline.messages import Message, spell
 from buoyline.messages.model import Note
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.offloader import StoredResult, ToolRule
-from buoyline.tokens import HeuristicCounter
 from buoyline.workspace import MemoryWorkspace
 
 SESSION = "s1"
@@ -217,7 +217,7 @@ async def run_through(
     management: ContextManagement, conversation: list[dict[str, Any]], size: int
 ) -> tuple[ManagedWindow, MemoryWorkspace]:
     workspace = MemoryWorkspace(evict_after_turns=None)
-    held = ManagedWindow(management, session_id=SESSION, offloader=workspace, size=size, counter=HeuristicCounter())
+    held = ManagedWindow(management, session_id=SESSION, offloader=workspace, size=size, counter=Estimates())
     for message in conversation:
         await held.add(message)
         if view(message).role != "assistant":
@@ -313,7 +313,7 @@ def situation_of(conversation: Sequence[dict[str, Any]], pins: set[int]) -> Cont
     messages = [
         ContextMessage(message, view(message), 10, at, pinned=at in pins) for at, message in enumerate(conversation)
     ]
-    return ContextView(messages=messages, size=1_000, counter=HeuristicCounter())
+    return ContextView(messages=messages, size=1_000, counter=Estimates())
 
 
 @given(conversations, st.integers(1, 9), st.sets(st.integers(0, 9), max_size=2))
@@ -346,7 +346,7 @@ def test_a_summary_never_takes_what_shall_be_preserved(
 
 @given(st.integers(1, 400), st.text(min_size=1, max_size=800), st.sampled_from([None, STORED]))
 def test_a_beginning_is_never_longer_than_it_may_be(limit: int, text: str, stored: StoredResult | None) -> None:
-    assert len(TruncatedStub(limit)(text, stored, HeuristicCounter())) <= limit
+    assert len(TruncatedStub(limit)(text, stored, Estimates())) <= limit
 
 
 limits = st.fixed_dictionaries(

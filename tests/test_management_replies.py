@@ -8,11 +8,11 @@ import pytest
 pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 
 from agentscope.message import AssistantMsg, HintBlock, Msg, TextBlock, ToolCallBlock, ToolResultBlock, UserMsg
+from estimates import Estimates
 from managed_window import ManagedWindow
 
 from buoyline.management import ContextManagement
 from buoyline.messages.registry import detect
-from buoyline.tokens import HeuristicCounter
 from buoyline.workspace import MemoryWorkspace
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def doc(hook: str, kind: str, config: dict[str, Any], **activation: Any) -> Cont
 
 def conversation(management: ContextManagement, workspace: MemoryWorkspace | None = None) -> ManagedWindow:
     kept = workspace or MemoryWorkspace(evict_after_turns=None)
-    return ManagedWindow(management, session_id="s1", offloader=kept, counter=HeuristicCounter())
+    return ManagedWindow(management, session_id="s1", offloader=kept, counter=Estimates())
 
 
 async def prepared(management: ContextManagement, *messages: Msg) -> list[Any]:

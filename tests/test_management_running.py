@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from estimates import Estimates
 from managed_window import ManagedWindow
 
 from buoyline import ContextWindow
@@ -18,7 +19,6 @@ from buoyline.management import ContextManagement, ManagerRun
 from buoyline.management.custom import CustomManager
 from buoyline.management.registry import built_in
 from buoyline.messages.registry import detect
-from buoyline.tokens import HeuristicCounter
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -158,7 +158,7 @@ def doc(hook: str, kind: str, config: dict[str, Any] | None = None, **activation
 def conversation(management: ContextManagement, workspace: Any = None, **options: Any) -> ManagedWindow:
     kept = workspace or MemoryWorkspace(evict_after_turns=None)
     return ManagedWindow(
-        management, session_id=SESSION, offloader=kept, counter=options.pop("counter", HeuristicCounter()), **options
+        management, session_id=SESSION, offloader=kept, counter=options.pop("counter", Estimates()), **options
     )
 
 
@@ -450,7 +450,7 @@ async def test_a_summariser_that_fails_loses_nothing_and_the_report_says_so() ->
 async def test_a_truncated_output_is_no_longer_than_it_may_be_notice_included(limit: int, *, is_kept: bool) -> None:
     management = doc("post_tool", "ToolsOutputTruncateManager", {"max_output_length": limit})
     offloader = MemoryWorkspace() if is_kept else None
-    held = ManagedWindow(management, session_id=SESSION, offloader=offloader, counter=HeuristicCounter())
+    held = ManagedWindow(management, session_id=SESSION, offloader=offloader, counter=Estimates())
     await held.add(calls("c"))
     for text in ("x" * 400, "\ud83d\ude00" * 200):
         await held.add(gave("c", text))

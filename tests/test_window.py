@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from estimates import Estimates
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from thirds import STEP, each_third
@@ -29,7 +30,7 @@ from buoyline.errors import (
 )
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages.registry import detect
-from buoyline.tokens import HeuristicCounter, default_counter
+from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event, ResultOffloaded
 from buoyline.window.held_window import HeldContext, HeldWindow
 
@@ -990,7 +991,7 @@ def test_tools_that_are_no_list_are_refused_when_the_window_is_built(tools: Any)
         ContextWindow(session_id="s1", tools=tools)
 
 
-@pytest.mark.parametrize("counter", [5, "gpt-4o", HeuristicCounter])
+@pytest.mark.parametrize("counter", [5, "gpt-4o", Estimates])
 def test_a_counter_that_cannot_count_is_refused_when_the_window_is_built(counter: Any) -> None:
     with pytest.raises(ConfigError, match=r"counter: .*pass an object with count\(text\)"):
         ContextWindow(session_id="s1", counter=counter)

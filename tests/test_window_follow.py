@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from estimates import Estimates
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspa
 from buoyline.errors import MessageError, StaleWindowError, StorageError
 from buoyline.maintenance.verify import verify
 from buoyline.offloader import Offloader
-from buoyline.tokens import HeuristicCounter
 from buoyline.window import Event, Followed, HistoryForked
 
 
@@ -53,12 +53,12 @@ def talk(start: int, end: int, words: int = 3) -> list[dict[str, Any]]:
 
 def window_of(offloader: Offloader, size: int = 100_000, session_id: str = "s1", **options: Any) -> ContextWindow:
     return ContextWindow(
-        session_id=session_id, offloader=offloader, size=size, counter=HeuristicCounter(), dialect="openai", **options
+        session_id=session_id, offloader=offloader, size=size, counter=Estimates(), dialect="openai", **options
     )
 
 
 async def resumed(workspace: Offloader, **options: Any) -> ContextWindow:
-    return await ContextWindow.resume(workspace, "s1", counter=HeuristicCounter(), **options)
+    return await ContextWindow.resume(workspace, "s1", counter=Estimates(), **options)
 
 
 def is_same(given: list[Any], others: list[Any]) -> bool:

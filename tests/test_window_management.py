@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from estimates import Estimates
 from test_management_running import calls, gave, talk, user
 from window_forms import FORMS, NAMES, Form, picture, words
 
@@ -14,7 +15,7 @@ from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError, ContextOverflowError, DocumentError, NotFoundError, StorageError
 from buoyline.management import ContextManagement, Registry
 from buoyline.management.registry import built_in
-from buoyline.tokens import HeuristicCounter, default_counter
+from buoyline.tokens import default_counter
 from buoyline.window import ContextManaged, Event
 from buoyline.window.state import entry_of
 
@@ -29,7 +30,7 @@ def doc(hook: str, kind: str, config: dict[str, Any] | None = None, **activation
 
 
 def window_of(workspace: Any, management: Any = None, **options: Any) -> ContextWindow:
-    options.setdefault("counter", HeuristicCounter())
+    options.setdefault("counter", Estimates())
     return ContextWindow(session_id=SESSION, offloader=workspace, management=management, **options)
 
 
@@ -215,7 +216,7 @@ async def test_pictures_leave_and_name_their_files(form: Form, tmp_path: Path) -
     window = window_of(LocalWorkspace(tmp_path), doc("pre_llm", "ImageLimitManager", {"max_images": 1}))
     await window.add(form.user("first", picture(1)), pinned=True)
     shown = await fed(window, [form.user("second", picture(2)), form.user("third", picture(3))])
-    entries = [entry_of(message, 0, HeuristicCounter()) for message in shown]
+    entries = [entry_of(message, 0, Estimates()) for message in shown]
     assert [entry.images for entry in entries] == [1, 0, 1]
     assert f"{tmp_path}/data/" in entries[1].message.text
 
@@ -376,7 +377,7 @@ async def test_another_process_goes_on_with_notice_words_pins_and_document(tmp_p
     assert [message["role"] for message in shown] == ["system", "user", "user", "user", "assistant", "tool"]
     assert shown[3]["content"] == "Go on."
 
-    other = await ContextWindow.resume(LocalWorkspace(tmp_path), SESSION, counter=HeuristicCounter())
+    other = await ContextWindow.resume(LocalWorkspace(tmp_path), SESSION, counter=Estimates())
     assert other.management == window.management
     assert other.messages == shown
     assert other.tokens == window.tokens
@@ -397,7 +398,7 @@ async def test_the_calls_of_the_model_are_counted_over_processes(tmp_path: Path)
         slid.append(window.report.entries[0].is_reduced)
         await window.add({"role": "assistant", "content": "so"})
         await window.save()
-        window = await ContextWindow.resume(LocalWorkspace(tmp_path), SESSION, counter=HeuristicCounter())
+        window = await ContextWindow.resume(LocalWorkspace(tmp_path), SESSION, counter=Estimates())
     assert slid == [False, False, True] * 3
 
 
@@ -476,7 +477,7 @@ async def test_a_summary_and_a_notice_stand_together_and_each_message_is_archive
     assert slid[0] == summarised[0]
     assert slid[1]["content"].startswith("[Messages before number 22")
     assert slid[2:] == talk(30)[22:]
-    other = await ContextWindow.resume(LocalWorkspace(tmp_path), SESSION, counter=HeuristicCounter())
+    other = await ContextWindow.resume(LocalWorkspace(tmp_path), SESSION, counter=Estimates())
     assert other.messages == slid
     assert [kind for kind in kinds(events) if kind in ("MessagesArchived", "ContextCompressed")] == [
         "MessagesArchived",

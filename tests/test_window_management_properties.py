@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from estimates import Estimates
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
 from test_management_properties import (
@@ -31,11 +32,10 @@ from buoyline.management import ContextManagement
 from buoyline.messages import Message
 from buoyline.messages.dialect import OPENING
 from buoyline.messages.registry import detect, dialect_named
-from buoyline.tokens import HeuristicCounter
 from buoyline.tokens.messages import count_message
 
 SESSION = "s1"
-COUNTER = HeuristicCounter()
+COUNTER = Estimates()
 
 
 @dataclass

@@ -4,13 +4,12 @@ Importing this package is cheap: tiktoken and the vocabulary are loaded when the
 decisions about them do not belong here.
 """
 
-from buoyline.tokens.counter import HeuristicCounter, TextCounter, TokenCounter, as_text_counter
+from buoyline.tokens.counter import TextCounter, TokenCounter, as_text_counter
 from buoyline.tokens.models import context_size
 from buoyline.tokens.o200k import default_counter
 from buoyline.tokens.usage import Prices
 
 __all__ = [
-    "HeuristicCounter",
     "Prices",
     "TextCounter",
     "TokenCounter",

@@ -1,9 +1,8 @@
-"""The contracts of token counters, and counters built from a plain function or from the length of a text."""
+"""The contracts of token counters, and counters built from a plain function."""
 
 import operator
-import re
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, SupportsIndex, cast
+from typing import TYPE_CHECKING, Protocol, SupportsIndex, cast
 
 
 class TokenCounter(Protocol):
@@ -178,80 +177,3 @@ def _whole_number(answer: object) -> int:
 
 if TYPE_CHECKING:
     _bisecting_conforms: type[TextCounter] = BisectingCounter
-
-
-# A cheap estimate from the number of characters.
-
-_CHARS_PER_TOKEN: Final = 4
-_CHARS_PER_JSON_TOKEN: Final = 2
-_JSON_BEGINS_WITH = ("{", "[")
-_NO_JSON_BEGINS_HERE = re.compile(r"[^{\[]")
-
-
-class HeuristicCounter:
-    """Estimates one token for four characters, or for two in JSON, rounded up.
-
-    You do not need it for speed: `O200kCounter` decides whether 100 MB exceed a limit in microseconds. Use it for
-    the figures of a framework that estimates in this way, or to keep tiktoken out of the process.
-
-    A text counts as JSON if it begins with ``{`` or ``[``, which includes log lines that begin with a bracket.
-    Measured against o200k_base, characters / 4 gives 1.09 of the tokens of English prose, 0.96 of a mixture of
-    documents, 1.07 of Python, 0.65 of log lines, 0.37 of base64, hexadecimal and Japanese, 0.32 of Chinese, and 32
-    times those of a run of blanks; single kilobytes of ordinary text lie between 0.33 and 1.79. Characters / 2 gives
-    1.42 of the tokens of compact JSON and 2.20 of indented JSON. Neither is a bound, so a context that fits by this
-    count may still be refused by the provider: choose a lower `trigger_ratio`, and pass the provider's usage to
-    `ContextWindow.note_usage`.
-
-    Source: the estimate of Strands' ``Model.count_tokens``, which divides text by 4 and serialised JSON by 2.
-    """
-
-    def __init__(
-        self, *, chars_per_token: int = _CHARS_PER_TOKEN, chars_per_json_token: int = _CHARS_PER_JSON_TOKEN
-    ) -> None:
-        """Set the rates: at least 1, and for JSON at most that of other texts.
-
-        Raises:
-            ValueError: They are not.
-        """
-        if not 1 <= chars_per_json_token <= chars_per_token:
-            msg = f"need 1 <= chars_per_json_token <= chars_per_token, got {chars_per_json_token} and {chars_per_token}"
-            raise ValueError(msg)
-        self._chars_per_token = chars_per_token
-        self._chars_per_json_token = chars_per_json_token
-
-    def count(self, text: str) -> int:
-        """Return the estimate; its cost does not depend on the length of *text*."""
-        return -(-len(text) // self._rate(text))
-
-    def exceeds(self, text: str, max_tokens: int) -> bool:
-        """Return whether the estimate is more than *max_tokens*."""
-        return self.count(text) > max_tokens
-
-    def head(self, text: str, max_tokens: int) -> str:
-        """Return the longest prefix of *text* whose estimate is at most *max_tokens*; errors as in `TextCounter`."""
-        require_token_limit(max_tokens)
-        return text[: max_tokens * self._rate(text)]
-
-    def tail(self, text: str, max_tokens: int) -> str:
-        """Return a suffix of *text* whose estimate is at most *max_tokens*, at the rate of the whole text.
-
-        If it would begin with a bracket, and so count as JSON, it begins behind the bracket. Errors are those of
-        `TextCounter`.
-        """
-        require_token_limit(max_tokens)
-        kept = min(len(text), max_tokens * self._rate(text))
-        begins_as_json = kept > 0 and text.startswith(_JSON_BEGINS_WITH, len(text) - kept)
-        rate = self._chars_per_json_token if begins_as_json else self._chars_per_token
-        if kept <= max_tokens * rate:
-            return text[len(text) - kept :]
-        always_fitting = max_tokens * self._chars_per_json_token
-        found = _NO_JSON_BEGINS_HERE.search(text, len(text) - kept, len(text) - always_fitting)
-        kept = always_fitting if found is None else len(text) - found.start()
-        return text[len(text) - kept :]
-
-    def _rate(self, text: str) -> int:
-        return self._chars_per_json_token if text.startswith(_JSON_BEGINS_WITH) else self._chars_per_token
-
-
-if TYPE_CHECKING:
-    _heuristic_conforms: type[TextCounter] = HeuristicCounter
