@@ -19,7 +19,6 @@ from buoyline.window import (
     OverflowRecovered,
     ResultOffloaded,
     SummaryFellBack,
-    SummaryVerified,
     WindowResumed,
 )
 from buoyline.workspace import LocalWorkspace
@@ -71,19 +70,14 @@ def of_kind(events: list[Event], *kinds: type[Event]) -> list[Event]:
 async def test_a_compression_is_told_step_by_step_with_tokens_before_and_after(workspace: LocalWorkspace) -> None:
     _, events = await fed(workspace, 30)
     steps = [event for event in events if not isinstance(event, ResultOffloaded)]
-    assert len(steps) >= 3
-    assert [type(event) for event in steps] == [MessagesArchived, SummaryVerified, ContextCompressed] * (
-        len(steps) // 3
-    )
-    archived, verified, compressed = steps[:3]
+    assert len(steps) >= 2
+    assert [type(event) for event in steps] == [MessagesArchived, ContextCompressed] * (len(steps) // 2)
+    archived, compressed = steps[:2]
     assert isinstance(archived, MessagesArchived)
-    assert isinstance(verified, SummaryVerified)
     assert isinstance(compressed, ContextCompressed)
-    assert archived.messages == verified.messages == compressed.summary.messages
+    assert archived.messages == compressed.summary.messages
     assert Path(archived.reference).is_file()
-    assert archived.tokens == verified.source_tokens == compressed.summary.source_tokens
-    assert (verified.claims, verified.unverified) > (0, ())
-    assert verified.tokens == compressed.summary.tokens
+    assert archived.tokens == compressed.summary.source_tokens
     assert compressed.tokens_after < 0.8 * SIZE < compressed.tokens_before
     assert compressed.duration_s > 0
 
@@ -91,22 +85,20 @@ async def test_a_compression_is_told_step_by_step_with_tokens_before_and_after(w
 async def test_a_summariser_that_fails_is_told_with_its_reason(workspace: LocalWorkspace) -> None:
     _, events = await fed(workspace, 30, summarizer=Refusing())
     first = next(place for place, event in enumerate(events) if isinstance(event, MessagesArchived))
-    archived, failed, verified, compressed = events[first : first + 4]
+    archived, failed, compressed = events[first : first + 3]
     assert isinstance(failed, SummaryFellBack)
     assert (failed.summarizer, failed.reason) == ("a model", "answered nothing")
     assert isinstance(archived, MessagesArchived)
     assert (failed.messages, failed.source_tokens) == (archived.messages, archived.tokens)
-    assert isinstance(verified, SummaryVerified)
-    assert verified.summarizer == "extractive"
     assert isinstance(compressed, ContextCompressed)
+    assert compressed.summary.draft.summarizer == "extractive"
 
 
 async def test_what_a_summary_claims_without_backing_is_told(workspace: LocalWorkspace) -> None:
     _, events = await fed(workspace, 30, summarizer=Claiming())
-    verified = of_kind(events, SummaryVerified)[0]
-    assert isinstance(verified, SummaryVerified)
-    assert verified.unverified == ("48151",)
-    assert verified.claims > len(verified.unverified)  # those of the ledger beside the prose as well
+    compressed = of_kind(events, ContextCompressed)[0]
+    assert isinstance(compressed, ContextCompressed)
+    assert compressed.summary.unverified == ("48151",)
 
 
 async def test_a_recovery_from_an_overflow_and_a_resumption_are_told(workspace: LocalWorkspace) -> None:
@@ -128,7 +120,7 @@ async def test_what_a_hook_raises_comes_out_of_the_call_and_the_next_one_goes_on
     is_broken = True
 
     def hook(event: Event) -> None:
-        if is_broken and isinstance(event, SummaryVerified):
+        if is_broken and isinstance(event, MessagesArchived):
             raise RuntimeError("full")
 
     window = ContextWindow(session_id="s", offloader=workspace, size=SIZE, on_event=hook)

@@ -68,7 +68,6 @@ async def test_whichever_event_a_hook_raises_at_nothing_is_lost_doubled_or_half_
     assert {type(event).__name__ for event in told.events} == {
         "ResultOffloaded",
         "MessagesArchived",
-        "SummaryVerified",
         "ContextCompressed",
         "OverflowRecovered",
     }

@@ -37,8 +37,6 @@ from buoyline.compression.summary import (
     Summary,
     SummaryFellBack,
     SummaryRequest,
-    SummarySqueezed,
-    SummaryVerified,
     require_draft,
 )
 from buoyline.compression.summary_text import ArchiveLocation, frame_tokens, render, with_resolved_pointers
@@ -154,9 +152,6 @@ def counted_file(stored: StoredResult) -> str:
 
 logger = logging.getLogger(__name__)
 
-_SQUEEZED_SHARE: Final = 0.9
-"""Of the last summary's tokens. Limits differ by some tokens anyway, as the numbers in the header grow."""
-
 _MAX_SHORTENINGS: Final = 4
 """Of a summary that is too large. One is enough for a counter that adds up."""
 
@@ -243,7 +238,7 @@ class Compressor:
             summarizer: Writes summaries: a `Summarizer`, or an async function that takes a `SummaryRequest` and
                 returns a text, a mapping of fields or a `Draft`. Default: the extractive one, which needs no model and
                 is also the fallback.
-            on_event: Called for each verified summary and each summarizer that failed.
+            on_event: Called for each summarizer that failed.
 
         Raises:
             ConfigError: *summarizer* is neither, *counter* cannot count, or *config* is no `ContextConfig` of buoyline.
@@ -424,7 +419,7 @@ class Compressor:
         doubtful = await self._unverified(span.session_id, draft, request)
         fields = {name: mark(text, doubtful) for name, text in draft.fields.items()}
         text = render(location, settings.summary_template, fields)
-        summary = Summary(
+        return Summary(
             number=0,
             messages=(span.first, span.end),
             draft=replace(draft, fields=fields, batches=location.batches),
@@ -435,8 +430,6 @@ class Compressor:
             created_at=now(),
             fell_back=fell_back,
         )
-        self._report(summary, request)
-        return summary
 
     async def record(self, session_id: str, summary: Summary) -> Summary:
         """Append *summary* to the session's log and return it with its number there.
@@ -511,43 +504,6 @@ class Compressor:
         source_tokens = span.tokens + _replaced_tokens(request)
         if tokens >= source_tokens:
             raise SummaryError(draft.summarizer, f"takes {tokens:,} tokens, its source only {source_tokens:,}")
-
-    def _report(self, summary: Summary, request: SummaryRequest) -> None:
-        """Report that *summary* was checked, and the facts of the last one that it omits.
-
-        Facts that newer messages have replaced or resolved are not omitted.
-        """
-        items = () if request.previous is None else request.previous.items
-        facts = dict.fromkeys((item.kind, item.text) for item in items if item.is_shown and item.kind != NOTE)
-        not_shown = {(item.kind, item.text) for item in summary.draft.items if not item.is_shown}
-        unsaid = [fact for fact in facts if fact in not_shown]
-        self._emit(
-            SummaryVerified(
-                messages=summary.messages,
-                summarizer=summary.draft.summarizer,
-                claims=len(claims("\n".join(summary.draft.fields.values()))),
-                unverified=summary.unverified,
-                pointers=len(summary.draft.pointers),
-                source_tokens=summary.source_tokens,
-                tokens=summary.tokens,
-                facts=len(facts),
-                unsaid=len(unsaid),
-            )
-        )
-        before_tokens = _replaced_tokens(request)
-        # Between equal limits, it is a choice which facts are said, and not a lack of room.
-        if unsaid and request.max_tokens < _SQUEEZED_SHARE * before_tokens:
-            logger.warning(
-                "messages %d-%d: their summary has room for %d tokens, the last one took %d: %d of its %d facts are "
-                "not in it; the next one says the most needed of them if it has room",
-                summary.messages[0],
-                summary.messages[1] - 1,
-                request.max_tokens,
-                before_tokens,
-                len(unsaid),
-                len(facts),
-            )
-            self._emit(SummarySqueezed(summary.messages, len(facts), len(unsaid), request.max_tokens))
 
     async def _unverified(self, session_id: str, draft: Draft, request: SummaryRequest) -> tuple[str, ...]:
         doubtful = await asyncio.to_thread(_doubtful, draft, request)

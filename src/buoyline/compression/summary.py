@@ -310,33 +310,7 @@ def _item(found: Mapping[str, Any]) -> Fact:
     )
 
 
-# Events of a compressor.
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryVerified:
-    """A summary was checked against its messages; it is shown next, with its doubtful claims marked.
-
-    Attributes:
-        messages: Session index of the first summarized message, and behind the last.
-        summarizer: Its author, e.g. ``"extractive"``.
-        claims: How many distinct paths, identifiers, numbers and quoted errors it states.
-        unverified: Those that the archive does not hold.
-        pointers: How many places it cites; all of them exist.
-        source_tokens: Of the messages.
-        facts: How many facts the last summary said.
-        unsaid: How many of them still hold and are not in this one; it is chosen again which the next one says.
-    """
-
-    messages: tuple[int, int]
-    summarizer: str
-    claims: int
-    unverified: tuple[str, ...]
-    pointers: int
-    source_tokens: int
-    tokens: int
-    facts: int = 0
-    unsaid: int = 0
+# The event of a compressor.
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,20 +327,4 @@ class SummaryFellBack:
     source_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class SummarySqueezed:
-    """A summary has less room than the one that it replaces, and omits some of its facts.
-
-    The last summary said so many *facts*, and this one, whose fields may take *max_tokens* together, omits *unsaid* of
-    them. Those are kept beside the summary, and the next summary says them if there is room. *messages* has the session
-    index of the first summarized message, and behind the last.
-    """
-
-    messages: tuple[int, int]
-    facts: int
-    unsaid: int
-    max_tokens: int
-
-
-SummaryEvent: TypeAlias = SummaryVerified | SummaryFellBack | SummarySqueezed
-OnSummaryEvent: TypeAlias = Callable[[SummaryEvent], None]
+OnSummaryEvent: TypeAlias = Callable[[SummaryFellBack], None]

@@ -6,7 +6,7 @@ summaries and the forms of messages do not belong here.
 
 import logging
 
-from buoyline.compression.summary import SummaryFellBack, SummarySqueezed, SummaryVerified
+from buoyline.compression.summary import SummaryFellBack
 from buoyline.window.events import (
     ContextCompressed,
     ContextManaged,
@@ -40,8 +40,6 @@ __all__ = [
     "OverflowRecovered",
     "ResultOffloaded",
     "SummaryFellBack",
-    "SummarySqueezed",
-    "SummaryVerified",
     "WindowOptions",
     "WindowResumed",
 ]

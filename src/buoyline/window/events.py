@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from buoyline.compression import Summary
-from buoyline.compression.summary import SummaryFellBack, SummarySqueezed, SummaryVerified
+from buoyline.compression.summary import SummaryFellBack
 from buoyline.errors import ConfigError
 from buoyline.management import ManagementReport
 from buoyline.management.rules import Hook
@@ -130,9 +130,7 @@ class HistoryForked:
 Event: TypeAlias = (
     ResultOffloaded
     | MessagesArchived
-    | SummaryVerified
     | SummaryFellBack
-    | SummarySqueezed
     | ContextCompressed
     | ContextManaged
     | OverflowRecovered
@@ -185,8 +183,6 @@ def _log(session_id: str, event: Event) -> None:
     match event:
         case MessagesArchived(messages=(first, end), tokens=tokens):
             logger.debug("session %s: messages %d-%d, %d tokens, are archived", session_id, first, end - 1, tokens)
-        case SummaryVerified():
-            _log_summary(session_id, event)
         case ContextCompressed():
             _log_compression(session_id, event)
         case ContextManaged(report=report):
@@ -202,26 +198,8 @@ def _log(session_id: str, event: Event) -> None:
             logger.info(
                 "session %s: resumed with %d messages, %d archived, %d tokens", session_id, added, archived, tokens
             )
-        case ResultOffloaded() | SummaryFellBack() | SummarySqueezed():
+        case ResultOffloaded() | SummaryFellBack():
             pass  # logged where they happen, whether somebody listens or not
-
-
-def _log_summary(session_id: str, event: SummaryVerified) -> None:
-    logger.debug(
-        "session %s: summary by %s has %d claims, %d unverified, and %d pointers",
-        session_id,
-        event.summarizer,
-        event.claims,
-        len(event.unverified),
-        event.pointers,
-    )
-    if event.unsaid:
-        logger.debug(
-            "session %s: %d of the %d facts of the last summary are not in this one, and are kept for the next",
-            session_id,
-            event.unsaid,
-            event.facts,
-        )
 
 
 def _log_compression(session_id: str, event: ContextCompressed) -> None:
