@@ -49,12 +49,6 @@ def assert_no_two_are_one(directory: Path) -> None:
         assert len({unicodedata.normalize(form, name).casefold() for name in names}) == len(names)
 
 
-async def test_an_id_that_is_safe_is_the_name(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    stored = await workspace.store_result("Session-1.A", said("x", PLAIN))
-    assert stored.reference == str(tmp_path / f"sessions/Session-1.A/tool_result-{PLAIN}.txt")
-
-
 async def test_results_without_ids_are_named_by_tool_and_number(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)
     stored = [

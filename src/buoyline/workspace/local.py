@@ -48,7 +48,7 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
         """Use *workdir*, which the first write or `initialize` creates.
 
         Args:
-            workdir: The directory. Other files in it are not touched.
+            workdir: The directory; a ``~`` in front is the home directory. Other files in it are not touched.
             durability: With ``"fsync"``, acknowledged writes survive a power cut. With ``"off"``, they survive the end
                 of the process; a power cut may lose the newest.
             lock_timeout_s: How long a writer waits for another one in the same session.
@@ -74,7 +74,7 @@ class LocalWorkspace(TreeWorkspace[LocalTree]):
             raise ConfigError("lock_timeout_s", f"{lock_timeout_s!r} is no number of seconds from 0 on")
         if shown_as is not None and not _is_absolute(shown_as):
             raise ConfigError("shown_as", f"{shown_as!r} is no absolute path such as '/workspace'")
-        self.workdir = Path(workdir).absolute()
+        self.workdir = Path(os.path.expanduser(workdir)).absolute()  # noqa: PTH111 - `~x` stays if nobody is called x
         super().__init__(
             LocalTree(self.workdir, durable=durability != "off", shown_as=shown_as or ""),
             redaction=Redaction(redact, redact_payload),

@@ -254,7 +254,7 @@ class WorkspaceStorage:
         if isinstance(workspace, Workspace):
             self.workspace = workspace
         elif isinstance(workspace, (str, os.PathLike)):
-            given = os.fspath(workspace)
+            given = os.path.expanduser(workspace)  # noqa: PTH111 - as `LocalWorkspace` does
             self._root = None if Path(given).is_absolute() else given.rstrip("/") or "."
             self.workspace = LocalWorkspace(given)
         else:
