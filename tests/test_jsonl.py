@@ -1,17 +1,15 @@
-import json
 import math
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from buoyline.errors import MessageError
 from buoyline.messages import spell
-from buoyline.messages.jsonl import is_array, is_object, parse
+from buoyline.messages.jsonl import parse
 
 SEPARATORS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 
@@ -60,32 +58,10 @@ def test_a_value_is_one_line_for_every_reader(value: Any) -> None:
     assert line.encode("utf-8").splitlines() == [line.encode("utf-8")]
 
 
-@pytest.mark.parametrize("separator", SEPARATORS, ids=ascii)
-def test_a_separator_of_lines_is_escaped_in_texts_and_in_keys(separator: str) -> None:
-    value = {f"a{separator}b": [f"{separator}c"]}
-    line = spell(value)
-    assert separator not in line
-    assert parse(line) == value
-
-
-def test_text_stays_as_it_is_where_every_reader_agrees_on_it() -> None:
-    assert spell({"text": "grüße 中文 😀"}) == '{"text":"grüße 中文 😀"}'
-
-
 @pytest.mark.parametrize("text", ["\ud800", "a\ud83dz", "\udfff\ud800"], ids=ascii)
 def test_a_lone_surrogate_survives_in_a_line_that_is_utf_8(text: str) -> None:
     line = spell([text])
     assert parse(line.encode("utf-8")) == [text]
-
-
-def test_a_pair_of_surrogates_comes_back_as_its_character() -> None:
-    """JSON has one spelling for both; the character is what was meant."""
-    assert parse(spell(["\ud83d\ude00"])) == ["😀"]
-
-
-def test_the_order_of_keys_is_kept() -> None:
-    assert spell({"b": 1, "a": {"d": 2, "c": 3}}) == '{"b":1,"a":{"d":2,"c":3}}'
-    assert list(parse('{"b":1,"a":2}')) == ["b", "a"]
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
@@ -114,11 +90,6 @@ def test_a_value_without_a_json_form_is_refused_by_the_name_of_its_type(value: o
         spell({"content": [value]})
 
 
-def test_moderate_nesting_is_fine() -> None:
-    line = "[" * 500 + "]" * 500
-    assert spell(parse(line)) == line
-
-
 def test_nesting_beyond_all_measure_is_refused() -> None:
     nested: list[Any] = []
     for _ in range(200_000):
@@ -129,45 +100,11 @@ def test_nesting_beyond_all_measure_is_refused() -> None:
         parse("[" * 200_000 + "]" * 200_000)
 
 
-def test_a_value_that_holds_itself_is_refused() -> None:
-    value: dict[str, Any] = {}
-    value["content"] = [value]
-    with pytest.raises(MessageError, match="cannot be written as JSON"):
-        spell(value)
-
-
 def test_a_model_within_is_spelled_by_the_fields_that_were_set() -> None:
     value = {"calls": [Call(name="read", arguments={"path": "a\u2028b"})]}
     assert spell(value) == '{"calls":[{"name":"read","arguments":{"path":"a\\u2028b"}}]}'
 
 
-def test_a_model_whose_field_holds_another_type_is_spelled_without_a_warning() -> None:
-    """As the packages build them for a provider that is compatible, but not quite."""
-    assert spell(Call.model_construct(name=["not", "text"])) == '{"name":["not","text"]}'
-
-
 def test_a_model_with_a_field_that_has_no_json_form_is_refused_in_plain_words() -> None:
     with pytest.raises(MessageError, match=r"^cannot be written as JSON: (?!cannot)"):
         spell([Call.model_construct(name=object())])
-
-
-def test_objects_and_arrays_are_told_from_all_else() -> None:
-    objects: list[object] = [{}, {"a": 1}]
-    arrays: list[object] = [[], (1,)]
-    others: list[object] = [{1: "a"}, "ab", b"ab", None, 5]
-    assert [value for value in [*objects, *arrays, *others] if is_object(value)] == objects
-    assert [value for value in [*objects, *arrays, *others] if is_array(value)] == arrays
-
-
-@settings(max_examples=30)
-@given(st.lists(json_values, max_size=5))
-def test_lines_of_a_file_come_back_in_order(values: list[Any]) -> None:
-    content = "".join(f"{spell(value)}\n" for value in values)
-    assert [parse(line) for line in content.splitlines()] == values
-
-
-def test_every_recorded_message_comes_back_equal(shared_data: Path) -> None:
-    for path in sorted((shared_data / "sessions").glob("*.jsonl")):
-        for line in path.read_bytes().split(b"\n"):
-            if line:
-                assert parse(spell(json.loads(line))) == json.loads(line)

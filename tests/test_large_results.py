@@ -1,6 +1,5 @@
 """Tool results of any size: what they cost, and that they are the same bytes however they were cut."""
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -8,23 +7,16 @@ from pathlib import Path
 
 import pytest
 from faults import Faults
-from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline import LocalWorkspace
 from buoyline.errors import WorkspaceFull
-from buoyline.messages import Media, Text, ToolResult
-from buoyline.messages.model import Part
-from buoyline.offloader.view import view_of
-from buoyline.previews.source import MAX_LINE_CHARS, count_lines, is_readable
+from buoyline.messages import Text, ToolResult
 from buoyline.workspace import content as content_module
-from buoyline.workspace.content import ResultContent
 
-SEPARATORS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 texts = st.text(
     st.sampled_from(["a", "\n", "\r", "\xe9", "\u6f22", "\U0001f98a", "\ud83d", "\udd8a", "\u2028"]), max_size=12
 )
-parts: st.SearchStrategy[Part] = st.one_of(texts.map(Text), st.just(Media("image", "image/png", 3)))
 
 
 def tool_result(*blocks: str, call_id: str = "c") -> ToolResult:
@@ -40,32 +32,6 @@ def lines_of_bytes(size_bytes: int) -> str:
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content_module, "_ASCII_SLICE_CHARS", 3)
     monkeypatch.setattr(content_module, "_SLICE_CHARS", 2)
-
-
-@pytest.mark.usefixtures("small_slices")
-@given(blocks=st.lists(parts, max_size=4))
-def test_a_text_cut_anywhere_gives_the_bytes_and_the_measure_of_the_whole(blocks: list[Part]) -> None:
-    result = ToolResult("c", "tool", tuple(part for part in blocks if isinstance(part, (Text, Media))))
-    whole = result.text.encode("utf-8", "surrogatepass")
-    content = ResultContent(result)
-    assert b"".join(content.chunks()) == b"".join(content.chunks()) == whole
-    measure = content.measure()
-    assert (measure.size_bytes, measure.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
-    assert measure.lines == count_lines(result.text)
-    assert [whole[offset : offset + size] for offset, size in measure.blocks] == [
-        part.text.encode("utf-8", "surrogatepass") for part in blocks if isinstance(part, Text)
-    ]
-    assert ResultContent(result).measure() == measure
-    view = view_of(result.text)
-    assert content.view() == (None if view is None else view.encode("utf-8"))
-
-
-@given(st.lists(st.sampled_from(["a" * 400, "a", "\n", "\r", *SEPARATORS]), max_size=12).map("".join))
-def test_a_text_is_readable_when_each_line_is_short_and_ends_as_every_reader_thinks(text: str) -> None:
-    lines = text.replace("\r\n", "\n").split("\n")
-    is_plain = not any(separator in line for line in lines for separator in ("\r", *SEPARATORS))
-    raw_lines = text.split("\n")
-    assert is_readable(text) is (is_plain and max(map(len, raw_lines)) <= MAX_LINE_CHARS)
 
 
 @pytest.mark.usefixtures("small_slices")
@@ -99,16 +65,6 @@ async def test_a_result_whose_file_was_changed_is_replaced_and_the_changed_bytes
     assert again.reference == stored[text].reference
     assert Path(again.reference).read_text("utf-8") == text
     assert [path.read_text("utf-8") for path in (tmp_path / "sessions/s/torn").iterdir()] == ["other"]
-
-
-async def test_a_result_that_a_crash_left_without_a_record_is_found_and_recorded(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    await workspace.offload_context("s", [{"role": "user", "content": "x"}])
-    left = tmp_path / "sessions" / "s" / "tool_result-c.txt"
-    left.write_text("whole\n", encoding="utf-8")
-    stored = await workspace.store_result("s", tool_result("whole\n"))
-    assert (stored.reference, stored.lines) == (str(left), 1)
-    assert workspace.session("s").index().results["tool_result-c.txt"]["bytes"] == 6
 
 
 async def test_a_large_result_that_finds_the_disk_full_leaves_no_file(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Limits of the machine: no space, few descriptors, any umask, no hard links, a wrong clock, large and odd contents."""
 
-import asyncio
 import base64
 import errno
 import gzip
@@ -11,15 +10,13 @@ import stat
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faults import every_fault
-from thirds import STEP, each_third
 
-from buoyline.errors import MessageError, StorageError, WorkspaceFull
+from buoyline.errors import StorageError, WorkspaceFull
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
 from buoyline.workspace import LocalWorkspace, layout
@@ -50,26 +47,6 @@ async def stored(workspace: LocalWorkspace, session: str = "s") -> list[Any]:
 
 def assert_it_is_sound(workdir: Path) -> None:
     assert [found for found in verify(LocalWorkspace(workdir)).findings if found.severity != "note"] == []
-
-
-async def fill(workspace: LocalWorkspace) -> None:
-    """Use everything that makes a file."""
-    await workspace.start_window("s", {})
-    await workspace.extend_window("s", [user("a")], [])
-    await workspace.archive("s", [user("a"), picture()])
-    await workspace.store_result("s", ToolResult("c", "t", (Text("x" * 2_000),)))
-    await workspace.store_result("s", ToolResult("c", "t", (Text("y" * 2_000),)))
-    await workspace.append_summary("s", {"text": "summary"})
-    await workspace.replace_window("s", [user("summary")], ["summary"], 2, [])
-
-
-async def assert_it_was_filled(workdir: Path) -> None:
-    workspace = at(workdir)
-    assert await stored(workspace) == [user("a"), picture()]
-    assert [summary["text"] for summary in await workspace.load_summaries("s")] == ["summary"]
-    assert [message for _, message in (await workspace.load_window("s")).messages] == [user("summary")]
-    assert await workspace.missing("s", ["x" * 900, "y" * 900]) == []
-    assert_it_is_sound(workdir)
 
 
 WITH_UMASK = """
@@ -113,75 +90,6 @@ def test_modes_are_0700_and_0600_and_all_can_be_read_again_under_any_umask(tmp_p
     for path in (workdir, *workdir.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
     assert_it_is_sound(workdir)
-
-
-NO_HARD_LINKS = [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS]
-
-
-@pytest.fixture(params=NO_HARD_LINKS, ids=errno.errorcode.__getitem__)
-def without_hard_links(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse hard links as FAT, some network file systems and some in user space do."""
-
-    def link(*_: Any, **__: Any) -> None:
-        raise OSError(request.param, os.strerror(request.param))
-
-    monkeypatch.setattr(os, "link", link)
-
-
-@pytest.mark.usefixtures("without_hard_links")
-async def test_without_hard_links_everything_is_kept_as_with_them(tmp_path: Path) -> None:
-    await fill(at(tmp_path))
-    await assert_it_was_filled(tmp_path)
-    assert list(tmp_path.rglob(".tmp-*")) == []
-
-
-@pytest.mark.usefixtures("without_hard_links")
-def test_without_hard_links_no_writer_overwrites_another(tmp_path: Path) -> None:
-    texts = [f"content {number}\n" * 300 for number in range(24)]
-
-    def store(text: str) -> tuple[str, str]:
-        result = ToolResult("same", "t", (Text(text),))
-        return asyncio.run(at(tmp_path).store_result("s", result)).reference, text
-
-    def publish(number: int) -> bool:
-        return at(tmp_path).tree.publish("data/same", (b"%d" % number * 5_000,))
-
-    asyncio.run(at(tmp_path).initialize())
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(store, texts))
-        won = list(pool.map(publish, range(40)))
-
-    for reference, text in found:
-        assert Path(reference).read_text(encoding="utf-8") == text
-    assert won.count(True) == 1
-    assert (tmp_path / "data/same").read_bytes() == b"%d" % won.index(True) * 5_000
-
-
-@pytest.mark.usefixtures("without_hard_links")
-@each_third
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_without_hard_links_a_failure_at_any_call_leaves_the_whole_file_or_none(
-    tmp_path: Path, first: int, *, after: bool
-) -> None:
-    content = "x" * 3_000
-    result = ToolResult("c", "t", (Text(content),))
-    calls = ["open", "write", "rename", "fsync"]
-    for k, faults in enumerate(every_fault(errno.EIO, after=after, calls=calls, first=first, step=STEP)):
-        workdir = tmp_path / str(k)
-        workspace = LocalWorkspace(workdir)
-        await workspace.archive("s", [user("a")])
-        raised = False
-        with faults:
-            try:
-                await workspace.store_result("s", result)
-            except StorageError:
-                raised = True
-        path = workdir / "sessions/s" / "tool_result-c.txt"
-        assert not path.exists() or path.read_text(encoding="utf-8") == content
-        assert raised == faults.has_struck
-        assert Path((await workspace.store_result("s", result)).reference) == path
-        assert path.read_text(encoding="utf-8") == content
-        assert_it_is_sound(workdir)
 
 
 FEW_DESCRIPTORS = """
@@ -250,64 +158,6 @@ async def test_no_descriptor_is_left_open_by_a_failure(tmp_path: Path) -> None:
         assert count() == before
 
 
-@pytest.mark.parametrize("name", ["context.jsonl", "journal.jsonl", "transcript.md"])
-async def test_a_file_that_somebody_without_the_lock_writes_to_is_noticed_and_nothing_is_acknowledged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    await workspace.archive("s", [user("first")])
-    path = tmp_path / "sessions" / "s" / name
-    write, writes = os.write, iter(["context.jsonl", "journal.jsonl", "transcript.md"])
-
-    def written_between(descriptor: int, content: bytes) -> int:
-        if next(writes, None) == name:
-            with path.open("ab") as other:
-                other.write(b"stray\n")
-        return write(descriptor, content)
-
-    monkeypatch.setattr(os, "write", written_between)
-    with pytest.raises(StorageError, match="another size"):
-        await workspace.archive("s", [user("second")])
-    monkeypatch.undo()
-    assert b"stray" not in path.read_bytes()
-    await workspace.archive("s", [user("second")])
-    assert await stored(workspace) == [user("first"), user("second")]
-    assert_it_is_sound(tmp_path)
-
-
-async def test_a_failure_while_a_payload_is_stored_leaves_no_other_bytes_under_its_name(tmp_path: Path) -> None:
-    for k, faults in enumerate(every_fault(errno.ENOSPC)):
-        workspace = LocalWorkspace(tmp_path / str(k))
-        await workspace.archive("s", [user("a")])
-        raised = None
-        with faults:
-            try:
-                await workspace.archive("s", [picture()])
-            except StorageError as error:
-                raised = error
-        assert isinstance(raised, WorkspaceFull) == faults.has_struck
-        await workspace.archive("s", [picture()])
-        assert await stored(at(tmp_path / str(k))) == [user("a"), picture()]
-        assert_it_is_sound(tmp_path / str(k))
-
-
-async def test_a_window_that_could_not_be_extended_is_as_it_was_and_a_repetition_extends_it_once(
-    tmp_path: Path,
-) -> None:
-    for k, faults in enumerate(every_fault(errno.ENOSPC, calls=["write", "fdatasync"])):
-        workspace = LocalWorkspace(tmp_path / str(k))
-        await workspace.start_window("s", {}, writer="w")
-        with faults:
-            try:
-                await workspace.extend_window("s", [user("a"), user("b")], [0], writer="w")
-            except WorkspaceFull:
-                assert (await workspace.load_window("s")).messages == ()
-        if faults.has_struck:
-            await workspace.extend_window("s", [user("a"), user("b")], [0], writer="w")
-        state = await workspace.load_window("s")
-        assert [message for _, message in state.messages] == [user("a"), user("b")]
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KB, which writes a part of what does not fit and then refuses."""
@@ -356,42 +206,6 @@ async def test_a_disk_that_is_full_refuses_and_takes_everything_again_when_there
     await workspace.close()
 
 
-async def test_a_full_disk_takes_small_things_as_long_as_they_fit(small_disk: Path) -> None:
-    workspace = LocalWorkspace(small_disk)
-    kept = 0
-
-    async def fill_up() -> None:
-        nonlocal kept
-        while True:
-            await workspace.archive("s", [user(f"{kept} " + "x" * 500)])
-            kept += 1
-
-    with pytest.raises(WorkspaceFull):
-        await fill_up()
-    async with at(small_disk) as other:
-        with pytest.raises(WorkspaceFull):
-            await other.archive("s", [user("y" * 9_000)])
-
-    assert [message["content"].split(" ")[0] for message in await stored(at(small_disk))] == list(map(str, range(kept)))
-    assert_it_is_sound(small_disk)
-    await workspace.close()
-
-
-async def test_a_clock_that_goes_back_a_year_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace = at(tmp_path)
-    await workspace.archive("s", [user("now")])
-    await workspace.store_result("s", ToolResult("c", "t", (Text("now"),)))
-    monkeypatch.setattr("buoyline.workspace.session.now", lambda: "2019-01-01T00:00:00.000Z")
-    for path in (tmp_path, *tmp_path.rglob("*")):
-        os.utime(path, (4e9, 4e9))
-    await at(tmp_path).archive("s", [user("a year ago")])
-    await workspace.store_result("s", ToolResult("c", "t", (Text("a year ago"),)))
-
-    assert await stored(workspace) == await stored(at(tmp_path)) == [user("now"), user("a year ago")]
-    assert await workspace.missing("s", ["now", "a year ago"]) == []
-    assert_it_is_sound(tmp_path)
-
-
 ODD = {
     "a large number": [{"type": "x", "n": 2**70, "m": -(2**70)}],
     "a byte order mark": "\ufeffmarked",
@@ -419,56 +233,6 @@ async def test_odd_contents_come_back_equal_and_are_one_line(tmp_path: Path, con
     assert sorted(path.name for path in tmp_path.iterdir()) == ["w"]
     assert {path.suffix for path in (tmp_path / "w/data").iterdir()} <= {".png", ".bin"}
     assert_it_is_sound(tmp_path / "w")
-
-
-def nested(depth: int) -> Any:
-    value: Any = "x"
-    for _ in range(depth):
-        value = [value]
-    return value
-
-
-async def test_nesting_beyond_all_measure_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    workspace = at(tmp_path)
-    await workspace.archive("s", [user("a")])
-    with pytest.raises(MessageError):
-        await workspace.archive("s", [user("b"), user([{"type": "x", "deep": nested(100_000)}])])
-
-    assert await stored(workspace) == [user("a")]
-    assert_it_is_sound(tmp_path)
-
-
-def test_what_is_stored_verbatim_is_not_unpacked(tmp_path: Path) -> None:
-    bomb = gzip.compress(bytes(1 << 24))
-    asyncio.run(at(tmp_path).archive("s", [picture(bomb)]))
-    (path,) = (tmp_path / "data").iterdir()
-
-    assert path.read_bytes() == bomb
-
-
-@pytest.mark.parametrize("messages", [50, 2_000])
-async def test_an_append_writes_its_own_bytes_however_long_the_history_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: int
-) -> None:
-    await at(tmp_path).archive("s", [user("x" * 1_000) for _ in range(messages)])
-    context = tmp_path / "sessions/s/context.jsonl"
-    before, inode = context.read_bytes(), context.stat().st_ino
-    written = 0
-    real = os.write
-
-    def counting(descriptor: int, content: Any) -> int:
-        nonlocal written
-        written += len(content)
-        return real(descriptor, content)
-
-    workspace = at(tmp_path)
-    monkeypatch.setattr(os, "write", counting)
-    await workspace.archive("s", [user("new")])
-    await workspace.archive("s", [user("newer")])
-
-    assert written < 3_000
-    assert context.read_bytes().startswith(before)
-    assert context.stat().st_ino == inode
 
 
 LARGE = """

@@ -5,10 +5,8 @@ never fewer than were acknowledged.
 """
 
 import asyncio
-import base64
 import contextlib
 import errno
-import hashlib
 import itertools
 import json
 import os
@@ -18,7 +16,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +23,11 @@ import pytest
 
 from buoyline.errors import LockTimeout, StorageError
 from buoyline.maintenance.verify import verify
-from buoyline.messages import Text, ToolResult
-from buoyline.workspace import LocalWorkspace, layout
-
-PICTURE = bytes(range(256)) * 8_192  # 2 MiB
+from buoyline.workspace import LocalWorkspace
 
 
 def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
-
-
-def picture(content: bytes) -> dict[str, Any]:
-    url = "data:image/png;base64," + base64.b64encode(content).decode()
-    return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
 
 
 def at(workdir: Path, **options: Any) -> LocalWorkspace:
@@ -150,44 +139,6 @@ def test_four_processes_lose_nothing_and_each_keeps_its_order(tmp_path: Path, co
     assert_it_is_sound(tmp_path)
 
 
-def test_fifty_tasks_in_one_loop_lose_nothing_and_each_keeps_its_order(tmp_path: Path) -> None:
-    async def work(workspace: LocalWorkspace, name: str) -> None:
-        for number in range(6):
-            await workspace.archive("s", [user(f"{name} {number}")])
-
-    async def main() -> None:
-        workspace = at(tmp_path)
-        await asyncio.gather(*(work(workspace, f"task-{name}") for name in range(50)))
-
-    asyncio.run(main())
-    assert_all_are_there_once_in_order(texts_below(tmp_path), [f"task-{name}" for name in range(50)], 6)
-    assert_it_is_sound(tmp_path)
-
-
-@pytest.mark.parametrize("is_shared", [True, False], ids=["one workspace", "one workspace each"])
-def test_threads_with_event_loops_of_their_own_keep_their_order(tmp_path: Path, *, is_shared: bool) -> None:
-    shared = at(tmp_path)
-    start = threading.Barrier(6)
-
-    async def work(workspace: LocalWorkspace, name: str) -> None:
-        for number in range(20):
-            await workspace.archive("s", [user(f"{name} {number}")])
-            await workspace.append_summary("s", {"text": f"{name} {number}"})
-
-    def run(name: int) -> None:
-        start.wait()
-        asyncio.run(work(shared if is_shared else at(tmp_path), f"thread-{name}"))
-
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(run, range(6)))
-    names = [f"thread-{name}" for name in range(6)]
-    assert_all_are_there_once_in_order(texts_below(tmp_path), names, 20)
-    summaries = asyncio.run(at(tmp_path).load_summaries("s"))
-    assert_all_are_there_once_in_order([summary["text"] for summary in summaries], names, 20)
-    assert [summary["n"] for summary in summaries] == list(range(1, 121))
-    assert_it_is_sound(tmp_path)
-
-
 def test_two_workspaces_on_one_root_see_each_others_writes_at_once(tmp_path: Path) -> None:
     async def main() -> None:
         one, two = at(tmp_path), at(tmp_path)
@@ -203,21 +154,6 @@ def test_two_workspaces_on_one_root_see_each_others_writes_at_once(tmp_path: Pat
         assert [message for _, message in state.messages] == [user("b"), user("c")]
 
     asyncio.run(main())
-    assert_it_is_sound(tmp_path)
-
-
-def test_twenty_tasks_that_store_one_id_with_different_content_keep_all(tmp_path: Path) -> None:
-    texts = [f"content {number}\n" * (1 + number * 40) for number in range(20)]
-
-    async def main() -> None:
-        one, two = at(tmp_path), at(tmp_path)
-        results = [ToolResult("same", "t", (Text(text),)) for text in texts]
-        calls = [(one, two)[number % 2].store_result("s", result) for number, result in enumerate(results * 2)]
-        found = await asyncio.gather(*calls)
-        assert [Path(stored.reference).read_text(encoding="utf-8") for stored in found] == texts * 2
-
-    asyncio.run(main())
-    assert len(list((tmp_path / "sessions/s").glob("tool_result-*"))) == 20
     assert_it_is_sound(tmp_path)
 
 
@@ -279,23 +215,6 @@ def test_a_reader_never_sees_part_of_a_batch_nor_less_than_was_acknowledged(tmp_
         for thread in threads:
             thread.join()
     assert seen == 2 * 60 * 3
-    assert_it_is_sound(tmp_path)
-
-
-def test_a_reader_never_sees_part_of_a_payload(tmp_path: Path) -> None:
-    name = f"{hashlib.sha256(PICTURE).hexdigest()}.png"
-    looks = 0
-    with writers(tmp_path, "payload", ["a", "b", "c", "d"], 6) as processes:
-        while any(process.poll() is None for process in processes):
-            with contextlib.suppress(FileNotFoundError):
-                assert (tmp_path / "data" / name).read_bytes() == PICTURE
-                looks += 1
-        for process in processes:
-            lines_from(process)
-
-    assert looks
-    assert [path.name for path in (tmp_path / "data").iterdir()] == [name]
-    assert asyncio.run(stored(at(tmp_path), "a")) == [picture(PICTURE)]
     assert_it_is_sound(tmp_path)
 
 
@@ -364,18 +283,6 @@ async def test_a_holder_that_is_stopped_keeps_its_lock_and_goes_on_when_it_is_co
     assert mine == list(range(len(mine)))
     assert found[-1] == "last"
     assert_it_is_sound(tmp_path, may_be_torn=True)
-
-
-async def test_writers_of_different_sessions_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    workspace = at(tmp_path, lock_timeout_s=0.2)
-    await workspace.archive("s", [user("first")])
-    with workspace.tree.lock(layout.lock_name("s"), 1.0):
-        await workspace.archive("another", [user("at once")])
-        with pytest.raises(LockTimeout, match="another writer"):
-            await workspace.archive("s", [user("refused")])
-    await workspace.archive("s", [user("second")])
-
-    assert await stored(workspace) == [user("first"), user("second")]
 
 
 @pytest.mark.parametrize("does", ["reads", "writes"])

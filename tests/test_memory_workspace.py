@@ -3,22 +3,16 @@
 import asyncio
 import base64
 import hashlib
-import re
-import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-import buoyline
-from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
-from buoyline.errors import BuoylineError, ConfigError, InvalidNameError, MessageError, NotFoundError
+from buoyline import ContextWindow, MemoryWorkspace
+from buoyline.errors import ConfigError, NotFoundError
 from buoyline.messages import Text, ToolResult
-from buoyline.offloader import StoredResult
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
 BLOB = f"workspace:///data/{hashlib.sha256(PNG).hexdigest()}.png"
@@ -63,13 +57,6 @@ async def test_an_entry_that_nobody_uses_for_more_than_twenty_turns_is_evicted()
     pass_turns(workspace, 21)
     with pytest.raises(NotFoundError, match="was evicted, since nobody used it for more than 20 turns; run the tool"):
         workspace.read(reference)
-
-
-async def test_without_a_turn_nothing_is_evicted() -> None:
-    workspace = MemoryWorkspace(evict_after_turns=1)
-    references = [await workspace.offload_tool_result("s1", result(str(n), str(n))) for n in range(100)]
-
-    assert [workspace.read(reference) for reference in references] == [str(number) for number in range(100)]
 
 
 async def test_reading_and_storing_again_begin_an_entrys_turns_anew() -> None:
@@ -124,17 +111,6 @@ async def test_an_evicted_result_that_is_stored_again_is_back_under_its_referenc
     assert workspace.read(stored.reference) == "whole"
 
 
-async def test_the_reference_of_an_evicted_result_never_stands_for_another() -> None:
-    workspace = MemoryWorkspace(evict_after_turns=1)
-    first = await workspace.store_result("s1", result("c", "one"))
-    pass_turns(workspace, 2)
-    second = await workspace.store_result("s1", result("c", "two"))
-
-    assert workspace.read(second.reference) == "two"
-    with pytest.raises(NotFoundError, match="evicted"):
-        workspace.read(first.reference)
-
-
 async def test_what_is_archived_is_never_evicted() -> None:
     workspace = MemoryWorkspace(evict_after_turns=1)
     messages = [user("a"), {"role": "user", "content": [IMAGE]}]
@@ -165,17 +141,6 @@ async def test_what_only_an_evicted_result_held_is_missing() -> None:
     assert await workspace.missing("s1", ["alpha", "beta"]) == ["beta"]
 
 
-async def test_to_look_for_what_is_missing_uses_no_entry() -> None:
-    workspace = MemoryWorkspace(evict_after_turns=1)
-    reference = await workspace.offload_tool_result("s1", result("c", "beta"))
-    workspace.next_turn()
-    assert await workspace.missing("s1", ["beta"]) == []
-    workspace.next_turn()
-
-    with pytest.raises(NotFoundError, match="evicted"):
-        workspace.read(reference)
-
-
 async def test_the_payload_of_a_data_block_is_evicted_unless_an_archived_message_has_it() -> None:
     workspace = MemoryWorkspace(evict_after_turns=1)
     block = await workspace.offload_data_block(IMAGE)
@@ -189,25 +154,6 @@ async def test_the_payload_of_a_data_block_is_evicted_unless_an_archived_message
     await workspace.offload_data_block(IMAGE)
     pass_turns(workspace, 2)
     assert workspace.retrieve(BLOB) == PNG
-
-
-async def test_a_batch_that_is_refused_keeps_no_payload_for_good_and_begins_no_session() -> None:
-    workspace = MemoryWorkspace(evict_after_turns=1)
-    with pytest.raises(MessageError, match="message 1"):
-        await workspace.archive("s1", [{"role": "user", "content": [IMAGE]}, {"no": "role"}])
-    pass_turns(workspace, 2)
-
-    assert workspace.session_ids() == []
-    with pytest.raises(NotFoundError, match="evicted"):
-        workspace.retrieve(BLOB)
-
-
-async def test_bytes_that_are_no_text_are_retrieved_and_not_read() -> None:
-    workspace = MemoryWorkspace()
-    await workspace.offload_data_block(IMAGE)
-
-    with pytest.raises(InvalidNameError, match="use retrieve"):
-        workspace.read(BLOB)
 
 
 @pytest.mark.parametrize(
@@ -251,30 +197,6 @@ async def test_clear_removes_everything_and_leaves_a_workspace_that_works() -> N
     assert await workspace.load_messages("s1", 0, 9) == [("openai", user("again"))]
 
 
-async def test_closing_keeps_what_is_held() -> None:
-    async with MemoryWorkspace() as workspace:
-        await workspace.initialize()
-        reference = await workspace.offload_tool_result("s1", result("c", "whole"))
-    await workspace.close()
-
-    assert workspace.read(reference) == "whole"
-
-
-@pytest.mark.parametrize("session_id", ["", "x" * 5000, 7, None])
-async def test_a_session_id_that_cannot_be_one_is_refused(session_id: Any) -> None:
-    with pytest.raises(InvalidNameError):
-        await MemoryWorkspace().offload_context(session_id, [user("a")])
-
-
-async def test_something_that_is_no_tool_result_is_refused() -> None:
-    with pytest.raises(MessageError, match="no tool result"):
-        await MemoryWorkspace().offload_tool_result("s1", user("x"))
-
-
-def test_it_is_at_the_front_door() -> None:
-    assert buoyline.MemoryWorkspace is MemoryWorkspace
-
-
 def test_threads_that_store_read_evict_and_clear_get_whole_texts_or_a_clear_error() -> None:
     workspace = MemoryWorkspace(evict_after_turns=1)
     start = threading.Barrier(8)
@@ -303,70 +225,6 @@ def test_threads_that_store_read_evict_and_clear_get_whole_texts_or_a_clear_erro
 
 
 TEXTS = st.sampled_from(["", "a", "b", "the stub", "größer\u2028\ud800", "x" * 1200, '{"a":[' + "1," * 700 + "1]}"])
-MESSAGES = st.one_of(
-    st.builds(user, TEXTS),
-    st.builds(lambda text: {"role": "tool", "tool_call_id": "c", "content": text}, TEXTS),
-    st.just({"role": "user", "content": [IMAGE]}),
-    st.just({"role": "nobody", "content": "?"}),
-)
-SESSIONS = st.sampled_from(["s1", "S1", "../up"])
-LISTS = st.lists(MESSAGES, max_size=3)
-BATCHES = st.fixed_dictionaries(
-    {"batch_id": st.sampled_from(["", "one", "two"]), "first": st.sampled_from([None, None, 0, 1, 2])}
-)
-WRITERS = st.fixed_dictionaries({"writer": st.sampled_from(["w", "v"])})
-REPLACING = st.builds(lambda pins, options: {"first": 3, "pins": pins, **options}, st.sampled_from([[], [1]]), WRITERS)
-STORED = StoredResult("", "tool_result-c.txt", "", 0)
-STEPS = st.one_of(
-    st.tuples(st.just("archive"), SESSIONS, LISTS, BATCHES),
-    st.tuples(st.just("store_result"), SESSIONS, st.builds(result, st.sampled_from(["", "c", "C"]), TEXTS)),
-    st.tuples(st.just("record_stub"), SESSIONS, st.just("the stub"), st.just(STORED)),
-    st.tuples(st.just("load_messages"), SESSIONS, st.integers(0, 4), st.integers(0, 6)),
-    st.tuples(st.just("locate"), SESSIONS, st.integers(0, 3), st.integers(3, 6)),
-    st.tuples(st.just("missing"), SESSIONS, st.just(["a", "größer", "nowhere", "x" * 1100])),
-    st.tuples(st.just("append_summary"), SESSIONS, st.builds(lambda text: {"text": text, "n": 9}, TEXTS)),
-    st.tuples(st.just("load_summaries"), SESSIONS),
-    st.tuples(st.just("load_stubs"), SESSIONS, st.just(["the stub", "a"])),
-    st.tuples(st.just("start_window"), SESSIONS, st.just({"size": 1}), WRITERS),
-    st.tuples(st.just("claim_window"), SESSIONS, WRITERS),
-    st.tuples(st.just("extend_window"), SESSIONS, st.lists(st.builds(user, TEXTS), max_size=2), st.just([0]), WRITERS),
-    st.tuples(st.just("replace_window"), SESSIONS, st.just([user("sum")]), st.just(["summary"]), REPLACING),
-    st.tuples(st.just("load_window"), SESSIONS),
-    st.tuples(st.just("offload_data_block"), st.just(IMAGE)),
-)
-
-
-async def answer(workspace: LocalWorkspace | MemoryWorkspace, step: tuple[Any, ...], root: str) -> str:
-    """Return what *workspace* answers, or its error, without the *root* that its references begin with."""
-    name, *arguments = step
-    has_options = name in {"archive", "start_window", "claim_window", "extend_window", "replace_window"}
-    options = arguments.pop() if has_options else {}
-    try:
-        found = await getattr(workspace, name)(*arguments, **options)
-    except BuoylineError as error:
-        return f"{type(error).__name__} {error.args[0]}"
-    return repr(found).replace(root, "")
-
-
-def untimed(transcript: str) -> str:
-    return re.sub(r" · 20\d\d-[0-9T:.-]*Z$", "", transcript, flags=re.MULTILINE)
-
-
-@given(st.lists(STEPS, max_size=12))
-def test_it_answers_as_a_workspace_on_disk_does(steps: list[tuple[Any, ...]]) -> None:
-    async def compare() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            async with LocalWorkspace(folder, durability="off") as local:
-                memory = MemoryWorkspace()
-                for step in steps:
-                    assert await answer(memory, step, "memory:///") == await answer(local, step, f"{folder}/"), step
-                assert sorted(memory.session_ids()) == sorted(local.session_ids())
-                for session in map(local.session, memory.session_ids()):
-                    name = session.name("transcript.md")
-                    on_disk = (local.workdir / name).read_bytes().decode("utf-8")
-                    assert untimed(memory.read(f"memory:///{name}")) == untimed(on_disk)
-
-    asyncio.run(compare())
 
 
 async def test_each_time_that_a_window_is_made_ready_is_a_turn() -> None:
@@ -380,15 +238,3 @@ async def test_each_time_that_a_window_is_made_ready_is_a_turn() -> None:
     await window.prepare()
     with pytest.raises(NotFoundError, match="evicted"):
         workspace.read("memory:///sessions/s/tool_result-c.txt")
-
-
-async def test_windows_and_workspaces_show_what_they_hold(tmp_path: Path) -> None:
-    local, memory = LocalWorkspace(tmp_path / "w", durability="off"), MemoryWorkspace()
-    window = ContextWindow(offloader=local, session_id="s1", size=20_000, system="Be brief.")
-    assert repr(local) == f"LocalWorkspace({str(tmp_path / 'w')!r})"
-    assert repr(window).startswith("<ContextWindow 's1': messages=0, ")
-    await window.add({"role": "user", "content": "hello"})
-    assert repr(window) == f"<ContextWindow 's1': messages=1, tokens={window.tokens:,} of 20,000, offloader={local!r}>"
-    assert repr(memory) == "<MemoryWorkspace: sessions=0, blobs=0>"
-    await memory.archive("s1", [{"role": "user", "content": "hello"}])
-    assert repr(memory) == "<MemoryWorkspace: sessions=1, blobs=0>"

@@ -81,12 +81,6 @@ async def test_a_message_has_its_own_time_else_that_of_adding_else_none(tmp_path
     assert len(batch.lines) == 4
 
 
-async def test_a_count_of_times_that_is_not_that_of_the_messages_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="argument"):
-        await LocalWorkspace(tmp_path).archive("s1", [said("a"), said("b")], times=[ADDED])
-    assert not (tmp_path / "sessions/s1").exists()
-
-
 async def test_messages_that_a_window_takes_have_the_time_of_adding(tmp_path: Path) -> None:
     before = now()
     window = ContextWindow(session_id="s1", offloader=LocalWorkspace(tmp_path), size=8_000)
@@ -129,17 +123,6 @@ async def test_a_resume_keeps_the_times_of_adding(tmp_path: Path, keeper: str) -
     assert all(" · " in heading for heading in shown)
 
 
-async def test_lines_of_an_older_version_have_no_times(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    await workspace.start_window("s1", {}, writer="w")
-    await workspace.extend_window("s1", [said("a")], [], writer="w")
-    await workspace.extend_window("s1", [said("b"), said("c")], [], times=[ADDED, ""], writer="w")
-    assert (await workspace.load_window("s1")).times == ("", ADDED, "")
-    await workspace.replace_window("s1", [said("b")], [], 0, [], times=["tea time"], writer="w")
-    assert (await workspace.load_window("s1")).times == ("",)
-    assert verify(workspace).findings == ()
-
-
 async def test_the_same_batch_again_keeps_the_times_that_it_was_committed_with(tmp_path: Path) -> None:
     first = await LocalWorkspace(tmp_path).archive("s1", [said("a"), said("b")], batch_id="one", times=[ADDED, ""])
     before = transcript(tmp_path)
@@ -167,10 +150,3 @@ async def test_a_lost_transcript_is_rendered_with_the_same_times(
     repair(workspace)
     assert transcript(workdir) == written
     assert verify(workspace).findings == ()
-
-
-async def test_a_lost_journal_is_rebuilt_with_the_messages_own_times(tmp_path: Path) -> None:
-    await LocalWorkspace(tmp_path).archive("s1", [said("a", timestamp=SAID), said("b")], times=["", ADDED])
-    (tmp_path / "sessions/s1/journal.jsonl").write_bytes(b"")
-    await LocalWorkspace(tmp_path).archive("s1", [said("c")])
-    assert headings(transcript(tmp_path)) == [f"## 0 user · {SAID}", "## 1 user", "## 2 user"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from buoyline import ContextConfig, ContextWindow
-from buoyline.errors import BuoylineError, ConfigError, InvalidNameError, StorageError
+from buoyline.errors import InvalidNameError, StorageError
 from buoyline.lookups import grep, lookup_tools, read
 from buoyline.lookups.retrieve import retrieve
 from buoyline.maintenance.verify import verify
@@ -169,16 +169,3 @@ def test_a_path_of_another_place_leads_through_no_link(tmp_path: Path) -> None:
         read(workspace, "/old/sessions/s1/link.txt")
     with pytest.raises(InvalidNameError, match="outside"):
         read(workspace, "/old/sessions/linked/secret.txt")
-
-
-@pytest.mark.parametrize("shown_as", ["workspace", "/", "/a/", "/a/../b", "//", "./x", "/a//b", ""])
-def test_a_path_that_agents_cannot_use_is_refused(tmp_path: Path, shown_as: str) -> None:
-    with pytest.raises(ConfigError, match="shown_as"):
-        LocalWorkspace(tmp_path, shown_as=shown_as)
-
-
-def test_errors_for_the_caller_name_the_real_path(tmp_path: Path) -> None:
-    (tmp_path / "workspace.json").write_text("{}")
-    workspace = LocalWorkspace(tmp_path, shown_as=SHOWN)
-    with pytest.raises(BuoylineError, match=str(tmp_path)):
-        asyncio.run(workspace.initialize())

@@ -12,21 +12,17 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import every_fault, files_up_to
+from faults import files_up_to
 from hypothesis import given
 from hypothesis import strategies as st
-from thirds import STEP, each_third
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import (
     ConfigError,
-    NotFoundError,
-    RedactionError,
     StorageError,
     ToolOutputError,
     WorkspaceFull,
@@ -34,16 +30,13 @@ from buoyline.errors import (
 from buoyline.maintenance.gc import collect
 from buoyline.maintenance.verify import verify
 from buoyline.messages import Text, ToolResult
-from buoyline.offloader import StoredPart, ToolRule
+from buoyline.offloader import ToolRule
 from buoyline.offloader.stub import bare_stub, previewed_lines
 from buoyline.offloader.view import view_of
 from buoyline.previews import source as sources
 from buoyline.previews.source import decoded
-from buoyline.testing import HOSTILE_TEXTS
 from buoyline.window import offloading
 from buoyline.workspace import streams
-from buoyline.workspace.local_tree import Handle
-from buoyline.workspace.session import Session
 from buoyline.workspace.streams import outside_source
 
 Workspace = LocalWorkspace | MemoryWorkspace
@@ -132,43 +125,11 @@ class TestWhatIsStored:
         assert (stored.lines, bool(stored.view)) == (expected.lines, bool(expected.view))
         assert not stored.view or pieced.read(stored.view) == whole.read(expected.view)
 
-    @given(PIECES)
-    async def test_a_workspace_on_disk_stores_what_one_in_memory_does_and_verifies(
-        self, tmp_path_factory: pytest.TempPathFactory, pieces: list[str | bytes]
-    ) -> None:
-        workdir = tmp_path_factory.mktemp("w")
-        local, memory = LocalWorkspace(workdir, durability="off"), MemoryWorkspace()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sources, "BLOCK_BYTES", SMALL_BLOCK_BYTES)
-            stored = await local.store_stream("s", "c", given_out(pieces))
-        expected = await memory.store_stream("s", "c", pieces)
-        assert Path(stored.reference).read_bytes() == memory.retrieve(expected.reference)
-        assert (stored.name, stored.lines) == (expected.name, expected.lines)
-        assert bool(stored.view) is bool(expected.view)
-        if stored.view:
-            assert Path(stored.view).read_bytes() == memory.retrieve(expected.view)
-        shown = "".join(local.result_source("s", stored).blocks())
-        assert shown == "".join(memory.result_source("s", expected).blocks())
-        assert verify(local).findings == ()
-        assert unfinished(workdir) == []
-        await local.close()
-
-    async def test_hostile_texts_come_back_from_blocks(self, workspace: Workspace) -> None:
-        for number, text in enumerate(HOSTILE_TEXTS):
-            stored = await workspace.store_stream("s", f"c{number}", list(text))
-            assert content_of(workspace, stored.reference) == joined([text])
-
     async def test_bytes_that_are_not_utf8_are_kept_and_shown_as_replaced(self, workspace: Workspace) -> None:
         content = b"\xff\xfe" + b"x" * 1500 + b"\n\xe2\x82"
         stored = await workspace.store_stream("s", "c", [content])
         assert content_of(workspace, stored.reference) == content
         assert content_of(workspace, stored.view).decode() == view_of(content.decode("utf-8", "replace"))
-
-    @pytest.mark.usefixtures("small_blocks")
-    async def test_the_view_of_a_large_document_is_that_of_the_whole(self, workspace: Workspace) -> None:
-        text = json.dumps({"rows": [{"n": n, "text": "x" * n} for n in range(300)]})
-        stored = await workspace.store_stream("s", "c", [text[n : n + 7] for n in range(0, len(text), 7)])
-        assert content_of(workspace, stored.view).decode() == view_of(text)
 
     async def test_the_same_content_is_the_same_file_and_other_content_one_more(self, workspace: Workspace) -> None:
         stored = [await workspace.store_stream("s", "c", [text]) for text in ("one\n", "two\n", "one\n", "two\n")]
@@ -181,28 +142,6 @@ class TestWhatIsStored:
         for output in outputs:
             stored = await workspace.store_stream("s", "c", output)
             assert (content_of(workspace, stored.reference), stored.lines) == (b"", 0)
-
-    async def test_a_view_that_is_there_and_is_another_is_put_right(self, tmp_path: Path) -> None:
-        workspace = LocalWorkspace(tmp_path)
-        stored = await workspace.store_stream("s", "c", ["word " * 900])
-        view = Path(stored.view).read_bytes()
-        Path(stored.view).write_text("something else", encoding="utf-8")
-        assert await workspace.store_stream("s", "c", ["word " * 900]) == stored
-        assert Path(stored.view).read_bytes() == view
-
-    async def test_its_record_says_that_it_is_one_text_and_it_can_be_loaded(self, workspace: Workspace) -> None:
-        stored = await workspace.store_stream("s", "c", ["a\n", b"\xff", "word " * 900])
-        assert stored.parts == (StoredPart("text", 3 + 4500),)
-        loaded = await workspace.load_result("s", stored)
-        assert loaded == ToolResult("c", "", (Text("a\n\ufffd" + "word " * 900),))
-        assert await workspace.store_result("s", ToolResult("c", "", (Text("a\n\ufffd"),))) != stored
-
-    async def test_a_result_that_was_stored_is_gone_from_disk_is_not_found(self, tmp_path: Path) -> None:
-        workspace = LocalWorkspace(tmp_path)
-        stored = await workspace.store_stream("s", "c", ["x"])
-        Path(stored.reference).unlink()
-        with pytest.raises(NotFoundError):
-            workspace.result_source("s", stored)
 
 
 class TestWhatMayBeGiven:
@@ -281,11 +220,6 @@ class TestWhatMayBeGiven:
             threading.Timer(0.1, send).start()
             stored = await workspace.store_stream("s", "c", output)
         assert content_of(workspace, stored.reference) == b"late\n"
-
-    @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "9"])
-    async def test_a_limit_that_is_none_is_refused(self, workspace: Workspace, limit: Any) -> None:
-        with pytest.raises(ConfigError, match="max_bytes"):
-            await workspace.store_stream("s", "c", ["x"], max_bytes=limit)
 
     async def test_a_file_outside_is_read_as_a_source_of_its_size(self, tmp_path: Path) -> None:
         path = tmp_path / "large.log"
@@ -418,26 +352,6 @@ class TestLimits:
                 await workspace.store_stream("s", "c", endless(), keep_partial=keep_partial)
             assert [*results_in(tmp_path), *unfinished(tmp_path), *workspace.session_ids()] == []
 
-    @each_third
-    @pytest.mark.usefixtures("small_blocks")
-    @pytest.mark.parametrize("after", [False, True])
-    async def test_a_disk_that_fails_anywhere_leaves_nothing_and_a_repetition_is_whole(
-        self, tmp_path: Path, first: int, *, after: bool
-    ) -> None:
-        content = b"word " * 2000
-        for place, faults in enumerate(every_fault(errno.ENOSPC, after=after, first=first, step=STEP)):
-            workdir = tmp_path / str(place)
-            workspace = LocalWorkspace(workdir)
-            await workspace.archive("s", [{"role": "user", "content": "x"}])
-            with faults, suppress(StorageError):
-                await workspace.store_stream("s", "c", [content])
-            # Only where the call that should remove it fails.
-            assert after or len(unfinished(workdir)) <= 1
-            stored = await workspace.store_stream("s", "c", [content])
-            assert Path(stored.reference).read_bytes() == content
-            assert {finding.kind for finding in verify(workspace).findings} <= {"leftover", "torn-bytes"}
-            await workspace.close()
-
 
 class TestRedaction:
     """A hook sees each text whole, or nothing is stored."""
@@ -474,12 +388,6 @@ class TestRedaction:
             with pytest.raises(ConfigError, match="keep_partial"):
                 await window.add_tool_output("c", ["x"], keep_partial=True)
 
-    async def test_a_hook_that_fails_stores_nothing(self, tmp_path: Path) -> None:
-        workspace = LocalWorkspace(tmp_path, redact=lambda text: text.index("?"))  # type: ignore[arg-type, return-value]
-        with pytest.raises(RedactionError):
-            await workspace.store_stream("s", "c", ["x"])
-        assert list(tmp_path.iterdir()) == []
-
 
 class TestOthersMeanwhile:
     """Whoever else works in the session does not wait for a tool."""
@@ -505,28 +413,6 @@ class TestOthersMeanwhile:
         )
         for found, lines in zip(stored, texts.values(), strict=True):
             assert content_of(workspace, found.reference) == joined(lines)
-
-    async def test_slow_work_on_one_output_is_done_outside_the_lock(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Syncing and wrapping a gigabyte takes seconds."""
-        workspace = LocalWorkspace(tmp_path)
-        order: list[str] = []
-
-        def noted(owner: Any, name: str) -> None:
-            method = getattr(owner, name)
-
-            def note(*args: Any, **more: Any) -> Any:
-                order.append(name)
-                return method(*args, **more)
-
-            monkeypatch.setattr(owner, name, note)
-
-        noted(Session, "writing")
-        noted(streams.FileSink, "finalize")
-        noted(Handle, "sync")
-        await workspace.store_stream("s", "c", ["x" * 2000])
-        assert order[:4] == ["finalize", "sync", "sync", "writing"]
 
 
 KILLED = """
@@ -635,27 +521,6 @@ class TestInAWindow:
         assert window.messages[0]["content"] == " " * 4000
         assert [*unfinished(tmp_path), *results_in(tmp_path)] == []
 
-    async def test_a_large_output_is_a_stub_that_is_remembered_and_not_offloaded_again(
-        self, workspace: Workspace
-    ) -> None:
-        events: list[Any] = []
-        window = self.window(workspace, on_event=events.append)
-        await window.add({"role": "assistant", "content": None, "tool_calls": [call("c", "ls")]})
-        await window.add_tool_output("c", (f"line {number}\n" for number in range(5000)))
-        (event,) = events
-        stub = window.messages[1]["content"]
-        assert (event.message, event.call_id, event.tool, event.stub) == (1, "c", "ls", stub)
-        assert content_of(workspace, event.path).count(b"\n") == 5000
-        assert "5,000 lines" in stub
-        assert event.path in stub
-        assert "\n1: line 0\n" in stub
-        assert "\n5000: line 4999\n" in stub
-        assert await window.prepare() == window.messages
-        assert window.messages[1]["content"] == stub
-        resumed = await ContextWindow.resume(workspace, "s")
-        assert await resumed.prepare() == window.messages
-        assert len(events) == 1
-
     async def test_a_tools_own_limit_and_preview_hold_for_its_outputs(self, workspace: Workspace) -> None:
         rules = {"wide": ToolRule(limit=9000), "narrow": ToolRule(limit=200, preview_tokens=150)}
         window = ContextWindow(session_id="s", offloader=workspace, config=ContextConfig(tool_rules=rules))
@@ -748,13 +613,6 @@ class TestInAWindow:
         await window.add_tool_output("d", [b"\xff"])
         assert "offloaded" in window.messages[0]["content"]
         assert window.messages[1]["content"] == "\ufffd"
-
-    async def test_a_stub_keeps_within_its_tokens(self, workspace: Workspace) -> None:
-        window = self.window(workspace)
-        for number, text in enumerate(("word " * 5000, "x\n" * 5000, "\u6f22" * 3000, "y" * 900 + "\n" + "z\n" * 900)):
-            before = window.tokens
-            await window.add_tool_output(f"c{number}", [text])
-            assert window.tokens - before < 330
 
     async def test_without_a_workspace_it_is_a_message_in_any_case(self) -> None:
         window = ContextWindow(session_id="s")
