@@ -510,7 +510,7 @@ class TestInAWindow:
     ) -> None:
         window = self.window(workspace)
         await window.add_tool_output("c", given_out(["all ", b"of it"]), name="tool")
-        assert window.messages == [{"role": "tool", "tool_call_id": "c", "name": "tool", "content": "all of it"}]
+        assert window.messages == [{"role": "tool", "tool_call_id": "c", "content": "all of it"}]
         assert list(tmp_path.iterdir()) == []
 
     async def test_an_output_over_what_is_held_that_fits_the_context_is_a_message(
@@ -542,8 +542,9 @@ class TestInAWindow:
         window = ContextWindow(session_id="s", offloader=workspace, config=config, size=40_000)
         for number, lines in enumerate((2500, 6000)):
             text = "line\n" * lines
-            await window.add_tool_output(f"c{number}", [text], name="keep")
-        fitting, larger = (message["content"] for message in await window.prepare())
+            await window.add({"role": "assistant", "content": None, "tool_calls": [call(f"c{number}", "keep")]})
+            await window.add_tool_output(f"c{number}", [text])
+        fitting, larger = (message["content"] for message in (await window.prepare())[1::2])
         assert fitting == "line\n" * 2500
         assert larger.startswith("[Tool result offloaded: 6,000 lines")
 
