@@ -329,7 +329,7 @@ async def chunks_of(call_id: str, output: ToolOutput, max_bytes: int | None = No
         StorageError: The file at this path cannot be read.
         Exception: Whatever *output* raises.
     """
-    if max_bytes is not None and (isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1):
+    if max_bytes is not None and max_bytes < 1:
         raise ConfigError("max_bytes", f"{max_bytes!r} is not a whole number of bytes above 0; None sets no limit")
     chunks = _chunks(call_id, output)
     taken_bytes = 0
