@@ -90,11 +90,10 @@ DOCUMENTS: dict[str, Management] = {
     "sliding": {"hooks": {"pre_llm": [{"type": "SlidingWindowManager", "config": {"max_messages": 7}}]}},
     "all": {
         "hooks": {
-            "post_tool": [{"type": "OffloadManager", "config": {"tool_result_limit": 250, "preview_tokens": 100}}],
+            "post_tool": [{"type": "ToolsOutputTruncateManager", "config": {"max_output_length": 1_000}}],
             "pre_llm": [
-                {"type": "PinManager", "config": {"first": 1}},
                 {"type": "ToolResultMaskManager", "config": {"keep_recent_results": 2, "min_tokens": 50}},
-                {"type": "CompressionManager", "config": {"activation": {"tokens_exceed_ratio": 0.5}}},
+                {"type": "SummarizationManager", "config": {"activation": {"tokens_exceed_ratio": 0.5}}},
             ],
         }
     },

@@ -66,7 +66,7 @@ async def test_an_output_is_cut_to_100_000_characters_and_the_whole_is_in_a_file
 async def test_hooks_for_what_was_added_fire_once(tmp_path: Path) -> None:
     events: list[Event] = []
     keep = [{"type": "SlidingWindowManager", "config": {"max_messages": 99}}]
-    management = {"hooks": dict.fromkeys(("post_memory", "post_tool", "pre_llm", "pre_compress"), keep)}
+    management = {"hooks": dict.fromkeys(("post_tool", "pre_llm"), keep)}
     middleware = WorkspaceMiddleware(
         LocalWorkspace(tmp_path, durability="off"), management=management, on_event=events.append
     )
@@ -74,7 +74,7 @@ async def test_hooks_for_what_was_added_fire_once(tmp_path: Path) -> None:
     await sail(agent, 1)
     await agent.compress_context()
     fired = [event.hook for event in events if isinstance(event, ContextManaged)]
-    assert fired == ["post_memory", "pre_llm", "post_tool", "pre_llm", "post_tool", "pre_llm", "pre_llm"]
+    assert fired == ["pre_llm", "post_tool", "pre_llm", "post_tool", "pre_llm", "pre_llm"]
 
 
 async def test_a_message_names_the_document_of_its_turn(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ async def test_a_message_names_the_document_of_its_turn(tmp_path: Path) -> None:
         found = (event.report.entries for event in events if isinstance(event, ContextManaged))
         return {entry.type_name for entries in found for entry in entries}
 
-    await agent.reply(UserMsg("user", "Look.", metadata={"context_management_name": "coding-agent"}))
-    assert "OffloadManager" in ran()
+    await agent.reply(UserMsg("user", "Look.", metadata={"context_management_name": "tool-heavy"}))
+    assert "ToolsOutputTruncateManager" in ran()
     events.clear()
     await agent.reply(UserMsg("user", "And the others."))
     assert ran() == {"SlidingWindowManager"}
@@ -95,7 +95,7 @@ async def test_a_message_names_the_document_of_its_turn(tmp_path: Path) -> None:
         await agent.reply(UserMsg("user", "Look.", metadata={"context_management_name": "nobodys"}))
 
 
-@pytest.mark.parametrize("management", [None, "coding-agent"])
+@pytest.mark.parametrize("management", [None, "tool-heavy"])
 async def test_a_request_that_the_provider_refuses_is_made_smaller_and_asked_again(
     tmp_path: Path, management: str | None
 ) -> None:

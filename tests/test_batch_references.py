@@ -140,7 +140,7 @@ def rounds(start: int, count: int) -> list[Msg]:
     return made
 
 
-@pytest.mark.parametrize("management", [None, "chat"])
+@pytest.mark.parametrize("management", [None, "tool-heavy"])
 async def test_agentscopes_agent_names_every_batch_also_after_a_restart(management: str | None) -> None:
     offloader = Batches()
     saved = state("s1").model_dump_json()

@@ -183,7 +183,7 @@ def test_a_workdir_that_cannot_be_made_is_one_clear_line(tmp_path: Path, session
         ["replay", "absent.jsonl"],
         ["replay", "{session}", "--context-size", "0"],
         ["replay", "{session}", "--compress-at", "37"],
-        ["replay", "{session}", "--trigger", "0.5", "--management", "chat"],
+        ["replay", "{session}", "--trigger", "0.5", "--management", "tool-heavy"],
         ["preview"],
         ["preview", "{session}", "--max-tokens", "-1"],
         ["unknown"],

@@ -1,6 +1,5 @@
 """A context-management document in Strands' own agent: each of its hooks, and the document of one call."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ pytest.importorskip("strands", reason="strands-agents is an extra for tests")
 
 from strands import tool
 from strands_model import call
-from test_strands_conversation import SESSION, agent_with, archived, bare, model_of, overflow, said, talk
+from test_strands_conversation import agent_with, model_of, talk
 
 from buoyline import LocalWorkspace
 from buoyline.errors import ConfigError, NotFoundError
@@ -29,36 +28,25 @@ def build(target: int) -> str:
 
 def test_each_hook_fires_when_it_is_due_and_tells_so(tmp_path: Path) -> None:
     keep = [{"type": "SlidingWindowManager", "config": {"max_messages": 50}}]
-    document = {"hooks": dict.fromkeys(("post_memory", "post_tool", "pre_llm"), keep)}
+    document = {"hooks": dict.fromkeys(("post_tool", "pre_llm"), keep)}
     told: list[Any] = []
     manager = DocumentConversationManager(document, workspace=LocalWorkspace(tmp_path), on_event=told.append)
     answers = [[call("build", {"target": n}, f"call_{n}")] for n in range(2)]
     agent = agent_with(manager, *answers, "done", tools=[build])
     agent("build them")
     fired = [event.hook for event in told if isinstance(event, ContextManaged)]
-    assert fired == ["post_memory", "pre_llm", "post_tool", "pre_llm", "post_tool", "pre_llm"]
+    assert fired == ["pre_llm", "post_tool", "pre_llm", "post_tool", "pre_llm"]
     assert [ran.hook for ran in manager.report.entries] == ["post_tool", "pre_llm"]
     assert any("SlidingWindowManager" in line for line in manager.explain())
-
-
-def test_after_an_overflow_the_managers_for_it_make_the_history_smaller(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    document = {"hooks": {"on_overflow": [{"type": "SlidingWindowManager", "config": {"max_messages": 4}}]}}
-    manager = DocumentConversationManager(document, workspace=workspace, session_id=SESSION)
-    agent = agent_with(manager, overflow, "fine", messages=talk(30))
-    agent("go on")
-    first, second = model_of(agent).requests
-    assert (len(first), len(second)) == (31, 5)
-    assert bare(asyncio.run(archived(workspace))) == [*talk(30), said("user", "go on")][:27]
 
 
 def test_one_call_may_name_its_own_document(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)
     Registry(workspace).put(SIX, "six")
-    agent = agent_with(DocumentConversationManager("coding-agent", workspace=workspace), messages=talk(30))
+    agent = agent_with(DocumentConversationManager("tool-heavy", workspace=workspace), messages=talk(30))
     agent("first")
     agent("second", invocation_state={"context_management": "six"})
-    agent("third", invocation_state={"context_management": {"context_management_name": "chat"}})
+    agent("third", invocation_state={"context_management": {"context_management_name": "long-conversations"}})
     assert [len(request) for request in model_of(agent).requests] == [31, 7, 9]
     with pytest.raises(NotFoundError, match="long-conversations"):
         agent("go on", invocation_state={"context_management": "long-conversation"})
@@ -73,4 +61,4 @@ def test_what_cannot_be_a_manager_is_refused_at_once(tmp_path: Path) -> None:
         raise NotImplementedError
 
     with pytest.raises(ConfigError, match="use_model"):
-        DocumentConversationManager("chat", workspace=workspace, use_model=True, summarizer=never)
+        DocumentConversationManager("long-conversations", workspace=workspace, use_model=True, summarizer=never)

@@ -93,7 +93,7 @@ async def test_an_archived_pin_is_unpinned_with_its_results_and_stays_in_the_arc
 
 async def test_unpinning_the_users_newest_words_keeps_them_while_a_document_wants_them() -> None:
     workspace = MemoryWorkspace()
-    window = ContextWindow(offloader=workspace, session_id="s1", size=8_000, management="coding-agent")
+    window = ContextWindow(offloader=workspace, session_id="s1", size=8_000, management="tool-heavy-with-summarization")
     task = {"role": "user", "content": "Build it."}
     await window.add(task, pinned=True)
     for number in range(4):

@@ -14,7 +14,7 @@ import pytest
 from buoyline import ContextWindow, MemoryWorkspace
 from buoyline.compression import SummaryRequest
 from buoyline.errors import BuoylineError
-from buoyline.management import ContextManagement
+from buoyline.management import ContextManagement, register_manager
 from buoyline.window import Event
 from buoyline.window.call_lock import CallLock
 from buoyline.window.tasks import SharedLock
@@ -228,7 +228,7 @@ class Caller:
         await self.act()
         return "The user talks."
 
-    async def reduce(self, messages: list[Any], *, error: BaseException | None = None) -> bool:
+    async def reduce(self, messages: list[Any]) -> bool:
         await self.act()
         before = len(messages)
         messages[:] = messages[-6:]
@@ -246,10 +246,8 @@ async def test_a_function_that_a_call_awaits_may_call_the_window_and_no_message_
     if role == "should_offload":
         options = {"should_offload": caller.should_offload}
     elif role == "manager":
-        document = {"hooks": {"pre_llm": [{"type": "test_window_threads.Caller"}]}}
-        management = ContextManagement.read(document, allowed=["test_window_threads.*"])
-        manager: Any = management.entries("pre_llm")[0].manager
-        caller, options = manager.reducer, {"management": management}
+        register_manager("Caller", lambda: caller)
+        options = {"management": ContextManagement.read({"type": "Caller"})}
     window = ContextWindow(offloader=workspace, session_id="s1", size=3_000, **options)
     caller.window, caller.call, caller.method = window, call, method
     async with asyncio.timeout(50):

@@ -4,25 +4,9 @@ Here documents are read, checked and explained, and managers decide what to do w
 `ContextEditor`, such as a window, changes a context.
 """
 
+from buoyline.management.custom import register_manager
 from buoyline.management.model import ContextManagement
 from buoyline.management.registry import Registry
-from buoyline.management.rules import DocumentWarning
 from buoyline.management.run import ManagementReport, ManagerRun
-from buoyline.management.settings import (
-    from_context_config,
-    from_strands_settings,
-    to_context_config,
-    to_strands_settings,
-)
 
-__all__ = [
-    "ContextManagement",
-    "DocumentWarning",
-    "ManagementReport",
-    "ManagerRun",
-    "Registry",
-    "from_context_config",
-    "from_strands_settings",
-    "to_context_config",
-    "to_strands_settings",
-]
+__all__ = ["ContextManagement", "ManagementReport", "ManagerRun", "Registry", "register_manager"]

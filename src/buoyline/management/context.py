@@ -7,15 +7,12 @@ window, carries them out.
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Protocol, TypeAlias
 
-from buoyline.compression import ContextConfig
 from buoyline.messages import Message, ToolResult
 from buoyline.messages.model import Note
 from buoyline.offloader import StoredResult
 from buoyline.tokens import TextCounter
-from buoyline.tokens.messages import count_result
 
 NO_INDEX = -1
 """Index of a message that is not of the session, such as a summary."""
@@ -28,7 +25,6 @@ class ContextMessage:
     Attributes:
         index: Session index; `NO_INDEX` for a summary or a reference line.
         pinned: It is reinserted when it is archived.
-        replaced_parts: Numbers of its results, and -1 for its own content, of which a part was replaced already.
     """
 
     native: Any
@@ -36,7 +32,6 @@ class ContextMessage:
     tokens: int
     index: int
     pinned: bool = False
-    replaced_parts: frozenset[int] = frozenset()
 
     @property
     def is_ours(self) -> bool:
@@ -69,11 +64,6 @@ class ContextView:
         prefix: Messages before the others: reinserted ones, a reference line, a summary.
         messages: Messages that are not archived, in order.
         fixed_tokens: Of the system prompt and tools beside the messages.
-        idle_s: Seconds between the two newest model calls.
-        model_calls: How many times the context was sent before.
-        is_overflow: The provider refused the context as too long.
-        new_at: Position of the first message that was added since managers looked last; None: none behind the model's
-            last message matters.
     """
 
     prefix: Sequence[ContextMessage] = ()
@@ -81,10 +71,6 @@ class ContextView:
     size: int
     counter: TextCounter
     fixed_tokens: int = 0
-    idle_s: float = 0.0
-    model_calls: int = 0
-    is_overflow: bool = False
-    new_at: int | None = None
 
     @cached_property
     def tokens(self) -> int:
@@ -101,32 +87,10 @@ class ContextView:
         """The views of the messages that may be archived."""
         return [held.message for held in self.messages]
 
-    @property
-    def turn_tokens(self) -> int:
-        """Tokens of all tool results of the newest turn; see `turn_at`."""
-        turn = (result for held in self.messages[self.turn_at() :] for result in held.message.results)
-        return sum(count_result(result, self.counter) for result in turn)
-
     def all_messages(self) -> Iterator[ContextMessage]:
         """Yield the prefix and the messages, in order."""
         yield from self.prefix
         yield from self.messages
-
-    def turn_at(self, position: int | None = None) -> int:
-        """Return the position of the first result of the turn at *position*: behind the model's last message.
-
-        If that message holds results itself, as AgentScope's replies do, it is that message's position: the model has
-        not seen them yet. The default is the newest turn.
-        """
-        spoken = self._spoken_at(position)
-        return spoken if spoken >= 0 and self.messages[spoken].message.results else spoken + 1
-
-    def new_turns(self) -> list[range]:
-        """Return the positions of each turn with messages that are new, or of the newest turn alone."""
-        starts = [self.turn_at(self.new_at)]
-        behind = range(starts[0] + 1, len(self.messages))
-        starts += [at for at in behind if self.messages[at].message.role == "assistant"]
-        return [range(*turn) for turn in pairwise([*starts, len(self.messages)])]
 
     def is_unread(self, position: int, number: int) -> bool:
         """Return whether the model has not spoken since it got the result *number* of the message at *position*."""
@@ -153,9 +117,9 @@ class ContextView:
                     return call.name
         return ""
 
-    def _spoken_at(self, position: int | None = None) -> int:
-        """Return the position of the model's last message, up to *position*; -1 without one."""
-        positions = reversed(range(len(self.messages) if position is None else min(position + 1, len(self.messages))))
+    def _spoken_at(self) -> int:
+        """Return the position of the model's last message; -1 without one."""
+        positions = reversed(range(len(self.messages)))
         return next((at for at in positions if self.messages[at].message.role == "assistant"), -1)
 
 
@@ -184,16 +148,14 @@ class Summarize:
     """Archive the oldest messages, as `Evict` does; a summary replaces them.
 
     Attributes:
-        config: How to summarize; None: as the editor is configured.
         model: Name of the model that writes the summary; empty: the editor's own.
-        prompt: Instructs the model; empty: as in *config*.
+        prompt: Instructs the model; empty: as the editor is configured.
     """
 
     cut: int
     reinserted: tuple[int, ...]
     prefix: tuple[int, ...]
     reason: str
-    config: ContextConfig | None = None
     model: str = ""
     prompt: str = ""
 
@@ -204,32 +166,22 @@ StubWriter: TypeAlias = Callable[[str, StoredResult | None, TextCounter], str]
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """Store a part of a message whole, and leave a stub.
+    """Store the text of a tool result whole, and leave a stub.
 
     Attributes:
         position: In `ContextView.messages`.
-        result: Number of the tool result in the message; -1 for its own content.
+        result: Number of the tool result in the message.
         texts: Numbers of the text and JSON parts to replace; one stub replaces all.
-        media: Numbers of the images and other media to replace, each by a line that names it.
     """
 
     position: int
     result: int
     reason: str
-    texts: tuple[int, ...] = ()
-    media: tuple[int, ...] = ()
-    write_stub: StubWriter | None = None
+    texts: tuple[int, ...]
+    write_stub: StubWriter
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """Reinsert the messages at *positions* of `ContextView.messages` when they are archived."""
-
-    positions: tuple[int, ...]
-    reason: str
-
-
-ManagerAction: TypeAlias = Evict | Summarize | Offload | Pin
+ManagerAction: TypeAlias = Evict | Summarize | Offload
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,8 +229,4 @@ class ContextEditor(Protocol):
 
     async def replace(self, action: Offload) -> ActionResult:
         """Store a part of a message, and replace it by its stub."""
-        ...
-
-    async def pin(self, action: Pin) -> ActionResult:
-        """Remember which messages to reinsert."""
         ...

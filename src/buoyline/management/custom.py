@@ -1,28 +1,19 @@
-"""A user's own manager: one method that removes messages and says whether it did.
+"""A user's own manager: one method that removes messages and says whether it did."""
 
-Source: Strands documents such a method for its own managers, with an error argument for overflows.
-"""
-
-import importlib
-import importlib.metadata
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from buoyline.errors import ConfigError
 from buoyline.management.context import ContextMessage, ContextView, Decision, Evict
 from buoyline.management.rules import LegalCuts
 
-ENTRY_POINTS: Final = "buoyline.managers"
-"""Group of entry points under which packages offer managers by the name that documents use."""
-
 
 class Reducer(Protocol):
     """A manager of the user."""
 
-    def reduce(self, messages: list[Any], *, error: BaseException | None = None) -> bool | Awaitable[bool]:
+    def reduce(self, messages: list[Any]) -> bool | Awaitable[bool]:
         """Remove messages from *messages*, and return whether any was removed.
 
         Removed messages are archived first. A system message, a pin, the user's newest message, and one half of a call
@@ -30,8 +21,6 @@ class Reducer(Protocol):
 
         Args:
             messages: The native messages of the context, in order: a list to be changed.
-            error: The provider's error after an overflow. If False is returned, it is raised; without an error, False
-                does no harm.
         """
         ...
 
@@ -44,7 +33,7 @@ class CustomManager:
     settings: Mapping[str, Any]
     reducer: Reducer
 
-    async def decide(self, context: ContextView, error: BaseException | None = None) -> Decision:
+    async def decide(self, context: ContextView) -> Decision:
         """Let it reduce a copy of the list of messages, and return the action closest to what it removed.
 
         All messages up to the newest removed one are archived, and the kept ones among them are reinserted.
@@ -55,7 +44,7 @@ class CustomManager:
         """
         shown = list(context.all_messages())
         natives = [held.native for held in shown]
-        answer = self.reducer.reduce(natives, error=error)
+        answer = self.reducer.reduce(natives)
         verdict: object = await answer if inspect.isawaitable(answer) else answer
         if not isinstance(verdict, bool):
             raise ConfigError(self.type_name, f"reduce must answer True or False, not {type(verdict).__name__}")
@@ -97,52 +86,37 @@ class CustomManager:
         return kept
 
 
-def offered_reducers() -> Mapping[str, importlib.metadata.EntryPoint]:
-    """Return the entry points of installed packages by name. It reads the metadata of all packages, about 30 ms."""
-    return {point.name: point for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+_registered: Final[dict[str, Callable[..., Reducer]]] = {}
 
 
-def find_reducer(
-    type_name: str,
-    settings: Mapping[str, Any],
-    allowed: Sequence[str],
-    offered: Mapping[str, importlib.metadata.EntryPoint],
-) -> CustomManager | None:
-    """Build the user's manager that a document names *type_name*; None if this is no entry point and no dotted name.
+def register_manager(name: str, factory: Callable[..., Reducer]) -> None:
+    """Let documents name a manager of the user, in this process.
 
-    A dotted name is one such as ``my_package.managers.Last10``; a colon before the class is accepted. It may be
-    imported if it is one of *allowed*, or matches a pattern there. An entry point, from `offered_reducers`, needs no
-    permission: whoever installed its package gave it.
+    Args:
+        name: The ``type`` of its entries.
+        factory: Its class; each entry calls it with the other keys of its ``config``.
+    """
+    _registered[name] = factory
+
+
+def custom_manager(type_name: str, settings: Mapping[str, Any]) -> CustomManager | None:
+    """Build the manager that is registered as *type_name*; None if there is none.
 
     Raises:
-        ConfigError: It may not be imported, cannot be imported, rejects *settings*, or has no method ``reduce``.
+        ConfigError: It rejects *settings*, or has no method ``reduce``.
     """
-    if type_name in offered:
-        return _made(type_name, offered[type_name].load, settings)
-    module, _, name = type_name.replace(":", ".").rpartition(".")
-    if not module:
+    factory = _registered.get(type_name)
+    if factory is None:
         return None
-    dotted = f"{module}.{name}"
-    if not any(fnmatchcase(dotted, pattern.replace(":", ".")) for pattern in allowed):
-        raise ConfigError(type_name, "is not allowed to be imported; allow it with allowed=[...] or --allow NAME")
-    return _made(type_name, lambda: getattr(importlib.import_module(module), name), settings)
-
-
-def _made(type_name: str, load: Callable[[], object], settings: Mapping[str, Any]) -> CustomManager:
-    """Build the manager of the class that *load* returns; its module and its constructor are not ours."""
-    try:
-        factory = load()
-    except ImportError as error:
-        hint = "install it, or name its folder in PYTHONPATH"  # a command has its own folder on the path, not this one
-        raise ConfigError(type_name, f"cannot be imported: {error}; {hint}") from error
-    except (AttributeError, SyntaxError, TypeError, ValueError, RuntimeError, OSError) as error:
-        raise ConfigError(type_name, f"cannot be imported: {type(error).__name__}: {error}") from error
-    if not callable(factory):
-        raise ConfigError(type_name, f"is no class but {type(factory).__name__}")
     try:
         reducer = factory(**settings)
     except (TypeError, ValueError) as error:
         raise ConfigError(type_name, f"does not take these settings: {error}") from error
     if not callable(getattr(reducer, "reduce", None)):
-        raise ConfigError(type_name, "has no method reduce(messages, *, error=None) -> bool")
-    return CustomManager(type_name, dict(settings), cast("Reducer", reducer))
+        raise ConfigError(type_name, "has no method reduce(messages) -> bool")
+    return CustomManager(type_name, dict(settings), reducer)
+
+
+def registered_managers() -> list[str]:
+    """Return the names of all registered managers."""
+    return list(_registered)

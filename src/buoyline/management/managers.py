@@ -2,15 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from itertools import islice
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
+from typing import ClassVar, Final, NamedTuple
 
-from pydantic import Field, model_validator
-
-from buoyline.compression import ContextConfig
-from buoyline.compression.plan import plan
-from buoyline.management.context import ContextView, Decision, Evict, Offload, Pin, Summarize
+from buoyline.management.context import ContextView, Decision, Evict, Offload, Summarize
 from buoyline.management.rules import (
     Count,
     CountOrNone,
@@ -18,19 +13,11 @@ from buoyline.management.rules import (
     Hook,
     LegalCuts,
     MaskStub,
-    PreviewStub,
     SummaryRatio,
     TruncatedStub,
 )
-from buoyline.messages import Media, Message, ToolResult
-from buoyline.messages.model import Part, text_in
-from buoyline.offloader.policy import (
-    LEAST_STUB_TOKENS,
-    WORTH_OFFLOADING_TOKENS,
-    TurnResult,
-    is_too_large,
-    stub_budgets,
-)
+from buoyline.messages import ToolResult
+from buoyline.messages.model import text_in
 from buoyline.tokens.messages import count_result
 
 # A manager is its settings in a document, and decides about a context.
@@ -54,62 +41,6 @@ class ManagerSettings(DocumentObject):
         raise NotImplementedError
 
 
-# ``CompressionManager``: summarizes all but a share of the window.
-
-
-_DEFAULTS = ContextConfig()
-
-
-class RatioCompression(ManagerSettings):
-    """Summarizes as many of the oldest messages as brings the others down to a share of the window.
-
-    The keys are those of `ContextConfig`; its `trigger_ratio` is the activation rule ``tokens_exceed_ratio``.
-    """
-
-    type_name: ClassVar[str] = "CompressionManager"
-
-    reserve_ratio: Annotated[float, Field(ge=0, lt=0.9, allow_inf_nan=False)] = 0.1
-    summary_tokens: Count | None = None
-    compression_prompt: str | None = None
-    summary_template: str | None = None
-    summary_schema: Mapping[str, Any] | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self.config()
-        return self
-
-    def config(self, **others: Any) -> ContextConfig:
-        """Return the settings as a `ContextConfig`, which refuses values that cannot work."""
-        named = ("compression_prompt", "summary_template", "summary_schema")
-        given = {name: value for name in named if (value := getattr(self, name)) is not None}
-        trigger = others.pop("trigger_ratio", max(_DEFAULTS.trigger_ratio, min(self.reserve_ratio + 0.01, 0.9)))
-        return ContextConfig(
-            reserve_ratio=self.reserve_ratio,
-            trigger_ratio=trigger,
-            summary_tokens=self.summary_tokens,
-            **given,
-            **others,
-        )
-
-    def decide(self, context: ContextView) -> Decision:
-        """Plan as a window does without a document."""
-        tokens = [held.tokens for held in context.messages]
-        max_kept_tokens = int(self.reserve_ratio * context.size)
-        decided = plan(context.views, tokens, max_kept_tokens=max_kept_tokens)
-        legal = LegalCuts(context)
-        # If all else is too large, the plan archives open calls of the newest turn; a manager does not.
-        cut = max((cut for cut in legal.cuts if cut <= decided.cut), default=0)
-        if cut == 0:
-            return Decision(reason=decided.reason)
-        action = Summarize(cut, legal.reinserted(cut), legal.prefix, decided.reason, self.config())
-        return Decision((action,), decided.reason)
-
-    def in_words(self) -> str:
-        """Return what it does."""
-        return f"summarises the oldest messages until the others take {self.reserve_ratio:.0%} of the window"
-
-
 # The tool results of a context.
 
 
@@ -121,9 +52,9 @@ class FoundResult(NamedTuple):
     result: ToolResult
 
 
-def results_of(context: ContextView, start: int = 0, end: int | None = None) -> Iterator[FoundResult]:
-    """Yield the results of the messages from position *start* up to *end*, in order."""
-    for position, held in enumerate(context.messages[start:end], start):
+def results_of(context: ContextView) -> Iterator[FoundResult]:
+    """Yield the results of the messages, in order."""
+    for position, held in enumerate(context.messages):
         for number, result in enumerate(held.message.results):
             yield FoundResult(position, number, result)
 
@@ -131,66 +62,6 @@ def results_of(context: ContextView, start: int = 0, end: int | None = None) -> 
 def text_numbers(result: ToolResult) -> tuple[int, ...]:
     """Return the numbers of the text and JSON parts that are not empty."""
     return tuple(number for number, part in enumerate(result.parts) if text_in(part))
-
-
-def images_in(parts: "tuple[Part, ...]") -> list[int]:
-    """Return the numbers of the images that contain their bytes."""
-    media = ((number, part) for number, part in enumerate(parts) if isinstance(part, Media))
-    return [number for number, part in media if part.kind == "image" and part.payload is not None]
-
-
-# ``ImageLimitManager``: keeps only the newest images.
-
-
-_OWN = -1
-
-
-class ImageTrimming(ManagerSettings):
-    """Keeps the newest images, and replaces each older one by a line that names its file.
-
-    Providers refuse requests with too many images, and each image takes more than a thousand tokens at every call.
-    """
-
-    type_name: ClassVar[str] = "ImageLimitManager"
-
-    max_images: CountOrNone = 5
-
-    def decide(self, context: ContextView) -> Decision:
-        """Choose the oldest images beyond the limit."""
-        found = list(_images(context))
-        excess: dict[tuple[int, int], list[int]] = {}
-        for position, result, number in found[: max(len(found) - self.max_images, 0)]:
-            excess.setdefault((position, result), []).append(number)
-        actions = tuple(Offload(*place, "an older picture", media=tuple(media)) for place, media in excess.items())
-        return Decision(actions, f"{len(found)} pictures, of which {self.max_images} may stay")
-
-    def in_words(self) -> str:
-        """Return what it does."""
-        return f"keeps the {self.max_images:,} newest pictures and names the files of the others"
-
-
-def _images(context: ContextView) -> Iterator[tuple[int, int, int]]:
-    """Yield position, result number (or -1) and part number of each image, in order."""
-    for position, held in enumerate(context.messages):
-        if not _holds_media(held.message):
-            continue
-        for number in images_in(held.message.parts):
-            yield position, _OWN, number
-        for result, whole in enumerate(held.message.results):
-            for number in images_in(whole.parts):
-                yield position, result, number
-
-
-def _holds_media(message: Message) -> bool:
-    """Return whether there may be an image; in plain loops, since it reads all messages before each model call."""
-    for part in message.parts:
-        if isinstance(part, Media):
-            return True
-        if isinstance(part, ToolResult):
-            for inner in part.parts:
-                if isinstance(inner, Media):
-                    return True
-    return False
 
 
 # ``ToolResultMaskManager``: older tool results become one line each.
@@ -236,114 +107,6 @@ class Masking(ManagerSettings):
         )
 
 
-# ``OffloadManager``: moves large tool results to files and leaves stubs with previews.
-
-
-class Offloading(ManagerSettings):
-    """Offloads tool results over a limit, and the largest of a turn whose results together are too large.
-
-    The keys are those of `ContextConfig`.
-    """
-
-    type_name: ClassVar[str] = "OffloadManager"
-    usual_hook: ClassVar[Hook] = "post_tool"
-
-    tool_result_limit: Count = 3_000
-    preview_tokens: Count = 1_000
-    turn_results_limit: Count | None = None
-    tool_rules: Mapping[str, Mapping[str, Any]] = Field(default_factory=dict[str, Mapping[str, Any]])
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        self.config()
-        return self
-
-    def config(self) -> ContextConfig:
-        """Return the settings as a `ContextConfig`, which refuses values that cannot work."""
-        rules: dict[str, Any] = dict(self.tool_rules)
-        return ContextConfig(
-            tool_result_limit=self.tool_result_limit,
-            preview_tokens=self.preview_tokens,
-            turn_results_limit=self.turn_results_limit,
-            tool_rules=rules,
-        )
-
-    def decide(self, context: ContextView) -> Decision:
-        """Choose among the results of each turn with new messages; earlier ones were decided already."""
-        config, actions, count = self.config(), list[Offload](), 0
-        for turn in context.new_turns():
-            found = list(results_of(context, turn.start, turn.stop))
-            weighed = [_weighed(context, one, config) for one in found]
-            budgets = stub_budgets(weighed, config.turn_limit(context.size), least=LEAST_STUB_TOKENS)
-            count += len(found)
-            for at, tokens in sorted(budgets.items()):
-                position, number, result = found[at]
-                if texts := text_numbers(result):
-                    reason = f"{count_result(result, context.counter):,} tokens"
-                    actions.append(Offload(position, number, reason, texts=texts, write_stub=PreviewStub(tokens)))
-        return Decision(tuple(actions), f"{len(actions)} of {count} tool results of this turn are too much")
-
-    def in_words(self) -> str:
-        """Return what it does."""
-        rules = f"; {len(self.tool_rules)} tools have rules of their own" if self.tool_rules else ""
-        return (
-            f"moves tool results over {self.tool_result_limit:,} tokens to files and leaves a stub "
-            f"with a preview of {self.preview_tokens:,} tokens{rules}"
-        )
-
-
-def _weighed(context: ContextView, found: FoundResult, config: ContextConfig) -> TurnResult:
-    """Weigh a result as a window does before it is shown for the first time."""
-    position, number, result = found
-    rule = config.rule_for(context.tool_of(position, number))
-    limit, preview_tokens = rule.limit or config.tool_result_limit, rule.preview_tokens or config.preview_tokens
-    is_replaced = number in context.messages[position].replaced_parts
-    if is_replaced or rule.offload == "never" or (rule.keep_errors and result.is_error):
-        return TurnResult(count_result(result, context.counter), 0, is_fixed=True)
-    if is_too_large(result, limit, context.counter):
-        return TurnResult(0, preview_tokens, is_due=True)
-    tokens = count_result(result, context.counter)
-    is_due = rule.offload == "always" and tokens > WORTH_OFFLOADING_TOKENS
-    return TurnResult(tokens, min(preview_tokens, tokens // 2), is_due=is_due)
-
-
-# ``PinManager``: keeps chosen messages.
-
-
-class Pinning(ManagerSettings):
-    """Pins messages: they are reinserted when they are archived, with their calls and results.
-
-    Attributes:
-        first: How many of the session's first messages, without system messages. Source: Strands' ``pin_first``.
-        contains: Words; user messages that hold one are pinned. Case matters.
-    """
-
-    type_name: ClassVar[str] = "PinManager"
-
-    first: CountOrNone = 0
-    contains: tuple[str, ...] = ()
-
-    def decide(self, context: ContextView) -> Decision:
-        """Choose the messages that are not pinned yet."""
-        counted = (at for at, held in enumerate(context.messages) if held.is_counted)
-        before = context.messages[0].index if context.messages else 0
-        # Every archived message was counted, apart from system messages, which are all in the prefix.
-        archived = before - sum(held.message.role == "system" and not held.is_ours for held in context.prefix)
-        chosen = set(islice(counted, max(self.first - archived, 0)))
-        if self.contains:
-            spoken = ((at, held.message.text) for at, held in enumerate(context.messages) if held.is_spoken_by_user)
-            chosen |= {at for at, text in spoken if any(word in text for word in self.contains)}
-        positions = tuple(at for at in sorted(chosen) if not context.messages[at].pinned)
-        actions = (Pin(positions, "the document pins them"),) if positions else ()
-        return Decision(actions, f"{len(positions)} messages more are pinned")
-
-    def in_words(self) -> str:
-        """Return what it does."""
-        words = [f"the first {self.first:,} messages"] if self.first else []
-        words += [f"what the user says with {word!r} in it" for word in self.contains]
-        return f"pins {' and '.join(words) or 'nothing'}"
-
-
 # ``SlidingWindowManager``: keeps the newest messages.
 
 
@@ -356,29 +119,23 @@ class SlidingWindow(ManagerSettings):
 
     Attributes:
         max_messages: How many are kept at most. Default as in OpenSearch: 20.
-        at_least: How many are archived at least, even if there are fewer than *max_messages*. Source: Strands, whose
-            sliding window drops messages on an overflow, however few there are. On an overflow it is at least one
-            anyway.
         notice: Add a line that says where the messages are.
     """
 
     type_name: ClassVar[str] = "SlidingWindowManager"
 
     max_messages: Count = 20
-    at_least: CountOrNone = 0
     notice: bool = True
 
     def decide(self, context: ContextView) -> Decision:
         """Choose the first cut that keeps no more than *max_messages*."""
-        at_least = max(self.at_least, int(context.is_overflow))
         legal = LegalCuts(context)
         count = legal.kept_count(0)
-        if at_least == 0 and count <= self.max_messages:
+        if count <= self.max_messages:
             return Decision(reason=f"{count:,} messages, not more than {self.max_messages:,}")
         if not legal.cuts:
             return Decision(reason="no message may leave: all belong to the newest ones")
-        good = (cut for cut in legal.cuts if legal.removed_count(cut) >= at_least)
-        cut = next((cut for cut in good if legal.kept_count(cut) <= self.max_messages), None)
+        cut = next((cut for cut in legal.cuts if legal.kept_count(cut) <= self.max_messages), None)
         if cut is None:
             cut = max(legal.cuts)
             reason = f"the newest {len(context.messages) - cut:,} messages belong together"
@@ -484,18 +241,6 @@ class OutputTruncation(ManagerSettings):
 
 
 MANAGERS: Final[Mapping[str, type[ManagerSettings]]] = MappingProxyType(
-    {
-        manager.type_name: manager
-        for manager in (
-            SlidingWindow,
-            Summarization,
-            OutputTruncation,
-            Offloading,
-            Masking,
-            Pinning,
-            ImageTrimming,
-            RatioCompression,
-        )
-    }
+    {manager.type_name: manager for manager in (SlidingWindow, Summarization, OutputTruncation, Masking)}
 )
 """Managers by the ``type`` of an entry; the first three are OpenSearch's."""

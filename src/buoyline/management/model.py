@@ -1,19 +1,16 @@
 """`ContextManagement`: a document that says which managers run at which hook, and when."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from importlib.metadata import EntryPoint
 from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, InstanceOf, field_validator, model_serializer, model_validator
 
 from buoyline.errors import ConfigError
 from buoyline.management.context import ContextView, Decision
-from buoyline.management.custom import CustomManager, find_reducer, offered_reducers
+from buoyline.management.custom import CustomManager, custom_manager, registered_managers
 from buoyline.management.managers import MANAGERS, ManagerSettings
-from buoyline.management.rules import HOOKS, NEVER_FIRED, Activation, Hook, Problems, hook_named, joined
+from buoyline.management.rules import HOOKS, Activation, Hook, Problems, hook_named, joined
 from buoyline.messages.jsonl import is_array, is_object
 
 # One manager in a document: its settings, and when it runs.
@@ -30,10 +27,10 @@ class ManagerEntry:
     manager: ManagerSettings | CustomManager
     activation: Activation = ALWAYS
 
-    async def decide(self, context: ContextView, error: BaseException | None = None) -> Decision:
+    async def decide(self, context: ContextView) -> Decision:
         """Return what the manager wants done with *context*."""
         if isinstance(self.manager, CustomManager):
-            return await self.manager.decide(context, error)
+            return await self.manager.decide(context)
         return self.manager.decide(context)
 
     def to_json(self) -> dict[str, Any]:
@@ -53,39 +50,23 @@ class ManagerEntry:
 # Source: OpenSearch's page on context management, with its documents, fragments and request bodies.
 
 
-_TIMES: Final = ("created_time", "last_modified")
-_AUTHOR: Final = "created_by"
-_TOP: Final = ("name", "description", "hooks", *_TIMES, _AUTHOR)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ENTRY: Final = ("type", "config", "activation")
-
-_MOST_DIGITS: Final = 18
-_RATIO: Final = "summary_ratio"
-_RATIO_RANGE: Final = (0.1, 0.8)
 
 
 @dataclass(slots=True)
 class DocumentReader:
-    """Reads one document and collects its problems; for *allowed* see `find_reducer`."""
+    """Reads one document and collects its problems."""
 
     problems: Problems
-    allowed: Sequence[str] = ()
-    _offered: Mapping[str, EntryPoint] | None = None
 
     def document(self, raw: object, name: str = "") -> dict[str, Any]:
         """Return the fields of a `ContextManagement` for *raw*: a document, a manager entry, or a list of entries.
 
-        *name* overrides the document's own, since in OpenSearch it is in the URL.
+        *name* overrides the document's own, since in OpenSearch it is in the URL. Other keys of a document are ignored,
+        such as the times in an answer of OpenSearch.
         """
         found = self._wrapped(raw)
-        for key in found:
-            if key not in _TOP:
-                self.problems.unknown(key, "key of a document", key, _TOP)
-        fields: dict[str, Any] = {key: self._time(key, found[key]) for key in _TIMES if key in found}
-        if _AUTHOR in found:
-            fields[_AUTHOR] = self._text(_AUTHOR, found[_AUTHOR]) or None
-        for key in ("name", "description"):
-            fields[key] = self._text(key, found.get(key, ""))
+        fields: dict[str, Any] = {key: self._text(key, found.get(key, "")) for key in ("name", "description")}
         fields["hooks"] = self._hooks(found)
         return {**fields, **({"name": name} if name else {})}
 
@@ -130,10 +111,7 @@ class DocumentReader:
         for spelled, entries in found["hooks"].items():
             path = joined("hooks", spelled)
             hook = hook_named(spelled)
-            if hook is None and spelled.strip().lower() in NEVER_FIRED:
-                never = "OpenSearch takes this hook and never fires it; choose one of"
-                self.problems.add(path, f"{never} {', '.join(HOOKS)}")
-            elif hook is None:
+            if hook is None:
                 self.problems.unknown(path, "hook", spelled, tuple(HOOKS))
             elif hook in hooks:
                 self.problems.add(path, f"the hook {hook!r} stands here twice, in different spellings")
@@ -182,57 +160,15 @@ class DocumentReader:
 
     def _manager(self, path: str, kind: str, settings: dict[str, Any]) -> Any:
         if kind in MANAGERS:
-            clamped = self._clamped(joined(path, "config"), MANAGERS[kind], settings)
-            return self.problems.validated(MANAGERS[kind], joined(path, "config"), f"key of {kind}", clamped)
-        if self._offered is None:
-            self._offered = offered_reducers()
+            return self.problems.validated(MANAGERS[kind], joined(path, "config"), f"key of {kind}", settings)
         try:
-            custom = find_reducer(kind, settings, self.allowed, self._offered)
+            custom = custom_manager(kind, settings)
         except ConfigError as error:
             self.problems.add(joined(path, "type"), str(error))
             return None
         if custom is None:
-            self.problems.unknown(joined(path, "type"), "manager", kind, tuple(MANAGERS))
+            self.problems.unknown(joined(path, "type"), "manager", kind, [*MANAGERS, *registered_managers()])
         return custom
-
-    def _clamped(self, path: str, kind: type[ManagerSettings], settings: dict[str, Any]) -> dict[str, Any]:
-        """Drop unknown keys for a lenient reader, and clamp the one value whose range is documented as clamped.
-
-        Source: Strands clamps the ratio to 0.1 and 0.8; OpenSearch silently resets it to 0.3.
-        """
-        if self.problems.strict:
-            return settings
-        kept = dict(settings)
-        for key in settings.keys() - kind.model_fields.keys():
-            self.problems.unknown(joined(path, key), f"key of {kind.type_name}", key, [*kind.model_fields])
-            del kept[key]
-        ratio: object = kept.get(_RATIO)
-        if isinstance(ratio, str):
-            with suppress(ValueError):
-                ratio = float(ratio)
-        if isinstance(ratio, (int, float)) and not isinstance(ratio, bool):
-            least, most = _RATIO_RANGE
-            clamped = min(max(ratio, least), most)
-            if clamped != ratio:
-                self.problems.add(joined(path, _RATIO), f"{ratio} is taken for {clamped}: it is from {least} to {most}")
-                kept[_RATIO] = clamped
-        return kept
-
-    def _time(self, key: str, value: object) -> int | None:
-        """Return milliseconds since the epoch; an export of OpenSearch may have ISO 8601 instead."""
-        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-            return value
-        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
-            return int(value)
-        found: object = value  # YAML and TOML have times of their own
-        if isinstance(value, str):
-            with suppress(ValueError):
-                found = datetime.fromisoformat(value)
-        if not isinstance(found, datetime) or found.tzinfo is None:
-            expected = "milliseconds since 1970, or a date and time with its offset such as 2026-01-01T00:00:00Z"
-            self.problems.add(key, f"must be {expected}, not {_kind(value)}")
-            return None
-        return (found - _EPOCH) // timedelta(milliseconds=1)
 
     def _text(self, key: str, value: object) -> str:
         if value is None or isinstance(value, str):
@@ -254,13 +190,12 @@ def _kind(value: object) -> str:
 class ContextManagement(BaseModel):
     """A checked document in OpenSearch's form.
 
-    ``ContextManagement.read(value)`` takes every documented form; ``model_validate`` takes the same, strictly. Equal
+    ``ContextManagement.read(value)`` takes every documented form, and so does ``model_validate``. Equal
     documents compare equal, even if they were spelled differently.
 
     Attributes:
         name: May be empty for a document that is not stored.
         hooks: The managers of each hook, in the order in which they run. No hooks: no manager ever runs.
-        created_time: From OpenSearch, as the two fields after it; kept but not used.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -268,36 +203,21 @@ class ContextManagement(BaseModel):
     name: str = ""
     description: str = ""
     hooks: dict[Hook, tuple[InstanceOf[ManagerEntry], ...]] = {}
-    created_time: int | None = None
-    last_modified: int | None = None
-    created_by: str | None = None
 
     @classmethod
-    def read(
-        cls,
-        raw: object,
-        *,
-        name: str = "",
-        strict: bool = True,
-        allowed: Sequence[str] = (),
-        source: str = "document",
-    ) -> Self:
+    def read(cls, raw: object, *, name: str = "", source: str = "document") -> Self:
         """Read a document from JSON values.
 
         Args:
             raw: A whole document, one manager entry, or a list of entries, which then run at their usual hooks.
             name: Default: the document's own.
-            strict: An unknown hook, manager, rule or key, or a value out of range, is an error. If false, it is a
-                `DocumentWarning`: an unknown key is left out; an entry with an unusable rule, type or value never
-                runs; a ratio out of range is clamped.
-            allowed: Dotted names, or patterns of them, of managers that may be imported.
             source: Names the document in errors.
 
         Raises:
             DocumentError: The document cannot be used; each problem has its path and the nearest valid name.
         """
-        problems = Problems(source, strict)
-        fields = DocumentReader(problems, allowed).document(raw, name)
+        problems = Problems(source)
+        fields = DocumentReader(problems).document(raw, name)
         problems.settle()
         return cls(**fields)
 
@@ -323,19 +243,14 @@ class ContextManagement(BaseModel):
     @model_serializer
     def to_json(self) -> dict[str, Any]:
         """Return the document as JSON values, in the documented form."""
-        given = {key: getattr(self, key) for key in _TOP if key != "hooks"}
-        kept = {key: value for key, value in given.items() if value not in (None, "")}
+        named = {"name": self.name, "description": self.description}
+        kept = {key: text for key, text in named.items() if text}
         hooks = {hook: [entry.to_json() for entry in entries] for hook, entries in self.hooks.items()}
         return {**kept, "hooks": hooks}
 
     def entries(self, hook: Hook) -> tuple[ManagerEntry, ...]:
         """Return the managers of *hook*, in order."""
         return self.hooks.get(hook, ())
-
-    @property
-    def is_null(self) -> bool:
-        """Whether no manager ever runs."""
-        return not any(self.hooks.values())
 
     def named(self, name: str) -> Self:
         """Return the same document under *name*."""

@@ -1,11 +1,10 @@
 """When managers run, where a conversation may be cut, and the stubs that managers write.
 
-Source: OpenSearch's context management documents ``pre_llm`` and ``post_tool``, in small letters. Its code also has
-``POST_MEMORY``, and accepts only capitals. Here any case is accepted. The last two hooks are ours.
+Source: OpenSearch's context management documents ``pre_llm`` and ``post_tool``, in small letters. Its code accepts only
+capitals. Here any case is accepted.
 """
 
 import re
-import warnings
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,28 +20,22 @@ from buoyline.errors import DocumentError
 from buoyline.management.context import ContextMessage, ContextView, StubWriter
 from buoyline.messages import Message
 from buoyline.offloader import StoredResult
-from buoyline.offloader.stub import TRUNCATION_MARKER, stub, truncated
+from buoyline.offloader.stub import TRUNCATION_MARKER
 from buoyline.tokens import TextCounter
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-Hook: TypeAlias = Literal["pre_llm", "post_tool", "post_memory", "pre_compress", "on_overflow"]
+Hook: TypeAlias = Literal["pre_llm", "post_tool"]
 
 HOOKS: Final[Mapping[Hook, str]] = MappingProxyType(
     {
-        "post_memory": "once a user turn, when the history stands and before the first model call",
         "post_tool": "after each tool result",
         "pre_llm": "before each model call",
-        "pre_compress": "before messages leave for a summary",
-        "on_overflow": "after the provider refused the request as too long",
     }
 )
 """Each hook and when it fires, in the order in which they fire."""
-
-NEVER_FIRED: Final = frozenset({"pre_tool", "post_llm", "pre_execution", "post_execution"})
-"""Names that OpenSearch accepts and never fires; a document that uses one does not do what it says."""
 
 
 def hook_named(name: str) -> Hook | None:
@@ -73,20 +66,11 @@ def nearest(name: str, known: "list[str] | tuple[str, ...]") -> str:
 M = TypeVar("M", bound=BaseModel)
 
 
-class DocumentWarning(UserWarning):
-    """A part of a document is ignored or changed. A strict reader raises an error instead."""
-
-
 @dataclass(slots=True)
 class Problems:
-    """The problems of the document *source*: paths with reasons.
-
-    If *strict*, they are errors. Otherwise unusable parts are left out with a warning, and nothing runs more often than
-    the document says.
-    """
+    """The problems of the document *source*: paths with reasons."""
 
     source: str
-    strict: bool = True
     found: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
     def add(self, path: str, reason: str) -> None:
@@ -98,15 +82,13 @@ class Problems:
         self.add(path, f"{name!r} is no {what}; {nearest(name, list(known))}")
 
     def settle(self) -> None:
-        """Raise the problems, or warn of them.
+        """Raise the problems.
 
         Raises:
-            DocumentError: There are problems, and the reader is strict.
+            DocumentError: There are problems.
         """
-        if self.found and self.strict:
+        if self.found:
             raise DocumentError(self.source, self.found)
-        for path, reason in self.found:
-            warnings.warn(f"{self.source}: {path}: {reason}", DocumentWarning, stacklevel=4)
 
     def validated(self, kind: type[M], path: str, what: str, value: Mapping[str, Any]) -> M | None:
         """Return *value* as a *kind*; None if it is invalid, and then its problems are added."""
@@ -158,9 +140,6 @@ CountOrNone = Annotated[int, BeforeValidator(_no_truth), Field(ge=0)]
 Share = Annotated[float, BeforeValidator(_no_truth), Field(gt=0, le=1, allow_inf_nan=False)]
 """A share of the window: above 0, at most 1."""
 
-Seconds = Annotated[float, BeforeValidator(_no_truth), Field(gt=0, allow_inf_nan=False)]
-"""A time above 0."""
-
 SummaryRatio = Annotated[float, BeforeValidator(_no_truth), Field(ge=0.1, le=0.8, allow_inf_nan=False)]
 """From 0.1 to 0.8, as OpenSearch and Strands document it."""
 
@@ -186,35 +165,24 @@ _WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "message_count_exceed": "when there are more than {:,} messages",
         "tokens_exceed": "when the context takes more than {:,} tokens",
         "tokens_exceed_ratio": "when it takes more than {:.0%} of the window",
-        "turn_tokens_exceed": "when the tool results of a turn take more than {:,} tokens",
-        "idle_seconds_exceed": "when the model was not called for {:g} seconds",
-        "every_model_calls": "at every {} calls of the model",
     }
 )
 
 
 class Activation(DocumentObject):
-    """When a manager runs. Source: OpenSearch for the first three rules; the others are ours.
+    """When a manager runs. Source: OpenSearch for the first three rules; the last one is ours.
 
     Attributes:
         rule_type: ``"always"``, which also holds without any rule.
         message_count_exceed: More messages than this, without system messages and summaries.
         tokens_exceed: More tokens of the whole context: system prompt, tools, history and newest results.
         tokens_exceed_ratio: More than this share of the window.
-        turn_tokens_exceed: More tokens of tool results since the model's last message, or in its newest reply.
-        idle_seconds_exceed: More time since the last model call, so that a provider's cache is cold.
-        every_model_calls: At every n-th model call.
-        on_overflow: True: only after the provider refused the context as too long; False: only otherwise.
     """
 
     rule_type: Literal["always"] | None = None
     message_count_exceed: Count | None = None
     tokens_exceed: Count | None = None
     tokens_exceed_ratio: Share | None = None
-    turn_tokens_exceed: Count | None = None
-    idle_seconds_exceed: Seconds | None = None
-    every_model_calls: Count | None = None
-    on_overflow: bool | None = None
 
     def verdict(self, context: ContextView) -> tuple[bool, str]:
         """Return whether all rules are met, and the first unmet rule, or all, with the compared numbers."""
@@ -228,36 +196,20 @@ class Activation(DocumentObject):
     def in_words(self) -> str:
         """Return the rules in words that follow "runs"."""
         parts = [words.format(limit) for name, words in _WORDS.items() if (limit := getattr(self, name)) is not None]
-        if self.on_overflow is not None:
-            only = "only after" if self.on_overflow else "never after"
-            parts.append(f"{only} the provider refused the context as too long")
         return " and ".join(parts) or "always"
 
     def _compared(self, context: ContextView) -> Iterator[tuple[bool, str]]:
-        if self.on_overflow is not None:
-            yield context.is_overflow is self.on_overflow, f"{'an' if context.is_overflow else 'no'} overflow"
         if self.message_count_exceed is not None:
             yield _exceeds(context.message_count, self.message_count_exceed, "messages")
         if self.tokens_exceed is not None:
             yield _exceeds(context.tokens, self.tokens_exceed, "tokens")
         if self.tokens_exceed_ratio is not None:
             yield _exceeds(context.tokens, int(self.tokens_exceed_ratio * context.size), "tokens")
-        if self.turn_tokens_exceed is not None:
-            yield _exceeds(context.turn_tokens, self.turn_tokens_exceed, "tokens of tool results")
-        if self.idle_seconds_exceed is not None:
-            yield _exceeds(context.idle_s, self.idle_seconds_exceed, "seconds of idleness")
-        if self.every_model_calls is not None:
-            call = context.model_calls + 1
-            yield call % self.every_model_calls == 0, f"call {call:,} of the model, every {self.every_model_calls:,}"
 
 
-def _exceeds(found: float, limit: float, what: str) -> tuple[bool, str]:
+def _exceeds(found: int, limit: int, what: str) -> tuple[bool, str]:
     is_more = found > limit
-    return is_more, f"{_shown(found)} {what}, {'more' if is_more else 'not more'} than {_shown(limit)}"
-
-
-def _shown(number: float) -> str:
-    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return is_more, f"{found:,} {what}, {'more' if is_more else 'not more'} than {limit:,}"
 
 
 # Where a conversation may be cut, and which messages are reinserted.
@@ -394,19 +346,6 @@ class TruncatedStub:
 
 
 @dataclass(frozen=True, slots=True)
-class PreviewStub:
-    """A stub of at most *max_tokens*: first line, size, path, and a preview that reads the content."""
-
-    max_tokens: int
-
-    def __call__(self, text: str, stored: StoredResult | None, counter: TextCounter) -> str:
-        """Return the stub; if the whole was not stored, the beginning with the documented marker."""
-        if stored is None:
-            return truncated(text, self.max_tokens, counter)
-        return stub(text, stored, self.max_tokens, counter)
-
-
-@dataclass(frozen=True, slots=True)
 class MaskStub:
     """One line that says which result was here, if the *tool* is known of which one, and where it is."""
 
@@ -431,5 +370,4 @@ def _whole_size(text: str, stored: StoredResult) -> str:
 
 if TYPE_CHECKING:
     _beginning: StubWriter = TruncatedStub(1)
-    _preview: StubWriter = PreviewStub(1)
     _mask: StubWriter = MaskStub()

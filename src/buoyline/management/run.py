@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 from buoyline.management.context import (
     ActionResult,
@@ -12,15 +11,11 @@ from buoyline.management.context import (
     Evict,
     ManagerAction,
     Offload,
-    Pin,
     Summarize,
 )
 from buoyline.management.custom import CustomManager
 from buoyline.management.model import ContextManagement, ManagerEntry
 from buoyline.management.rules import Hook
-
-LEAST_PROGRESS: Final = 0.1
-"""Share by which a context must shrink after an overflow before the remaining managers are skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,57 +65,20 @@ class ManagementReport:
 async def run(management: ContextManagement, hook: Hook, editor: ContextEditor) -> ManagementReport:
     """Run the managers of *hook* in the order of the document, each on the context that the previous one left.
 
-    For ``on_overflow``, see `run_on_overflow`.
-
     Raises:
         ConfigError: A user's own manager broke the contract of `Reducer`.
         StorageError: The file system refused; earlier actions stay done, and nothing was lost.
         Exception: Any error of a user's own manager.
     """
-    running = _Running(management, editor)
+    running = _Running(editor)
     for number, entry in enumerate(management.entries(hook)):
         await running.entry(hook, number, entry)
     return running.report
 
 
-async def run_on_overflow(
-    management: ContextManagement, editor: ContextEditor, error: BaseException
-) -> ManagementReport:
-    """Make the context smaller after the provider refused it as too long.
-
-    The managers of ``on_overflow`` run in order, then those of ``pre_llm`` with the rule ``on_overflow``, until the
-    context is a tenth smaller. The view of *editor* must report the overflow.
-
-    Raises:
-        BaseException: *error* itself, if no manager made the context smaller.
-    """
-    running = _Running(management, editor, error)
-    target = (1 - LEAST_PROGRESS) * running.view().tokens
-    for hook, number, entry in entries_for_overflow(management):
-        await running.entry(hook, number, entry)
-        if running.report.is_reduced and running.view().tokens <= target:
-            break
-    if not running.report.is_reduced:
-        raise error
-    return running.report
-
-
-def entries_for_overflow(management: ContextManagement) -> list[tuple[Hook, int, ManagerEntry]]:
-    """Return the managers that `run_on_overflow` runs, in order, each with its hook and its number there."""
-    found: list[tuple[Hook, int, ManagerEntry]] = []
-    for number, entry in enumerate(management.entries("on_overflow")):
-        found.append(("on_overflow", number, entry))
-    for number, entry in enumerate(management.entries("pre_llm")):
-        if entry.activation.on_overflow:
-            found.append(("pre_llm", number, entry))
-    return found
-
-
 @dataclass(slots=True)
 class _Running:
-    management: ContextManagement
     editor: ContextEditor
-    error: BaseException | None = None
     report: ManagementReport = field(default_factory=ManagementReport)
     _view: ContextView | None = None
 
@@ -139,11 +97,6 @@ class _Running:
             self.report.entries.append(idle)
             return
         decision = await self._decision(entry, context)
-        is_summarizing = any(isinstance(action, Summarize) for action in decision.actions)
-        if hook != "pre_compress" and is_summarizing and (before := self.management.entries("pre_compress")):
-            for at, preparation in enumerate(before):
-                await self.entry("pre_compress", at, preparation)
-            decision = await self._decision(entry, self.view())
         done = [await self._carry_out(action) for action in decision.actions]
         after = self.view()
         self.report.entries.append(
@@ -162,7 +115,7 @@ class _Running:
         )
 
     async def _decision(self, entry: ManagerEntry, context: ContextView) -> Decision:
-        decision = entry.decide(context, self.error)
+        decision = entry.decide(context)
         if not isinstance(entry.manager, CustomManager):
             return await decision
         self._view = None
@@ -177,5 +130,3 @@ class _Running:
                 return await self.editor.summarize(action)
             case Offload():
                 return await self.editor.replace(action)
-            case Pin():
-                return await self.editor.pin(action)

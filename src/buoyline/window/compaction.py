@@ -57,8 +57,6 @@ class Eviction:
             messages=messages.without(self.cut),
             pins=now.pins.union(entry.index for entry in lasting if entry.pinned),
             kept_whole=frozenset(place for place in now.kept_whole if place[0] >= first),
-            archived_answers=now.archived_answers
-            + sum(entry.message.role == "assistant" for entry in messages[: self.cut]),
         )
         return Change(state, Replace(state), is_compaction=True)
 

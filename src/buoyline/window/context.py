@@ -439,19 +439,6 @@ async def check_archived(state: State, abilities: Abilities, session_id: str) ->
         raise StaleWindowError(session_id, reason, hint)
 
 
-async def archived_answers(state: State, abilities: Abilities, session_id: str) -> int:
-    """Return how many of the model's messages are archived: so often it was called.
-
-    Raises:
-        BuoylineError: The archive cannot be read.
-    """
-    first = state.messages.first
-    if abilities.archive is None or first == 0:
-        return 0
-    archived = await abilities.archive.load_messages(session_id, 0, first)
-    return sum(view_of(dialect, value).role == "assistant" for dialect, value in archived)
-
-
 async def stubs_in(state: State, abilities: Abilities, session_id: str) -> dict[str, StoredResult]:
     """Return the stored results whose stubs are in the tool results of *state*, by stub."""
     if abilities.results is None:

@@ -1,18 +1,17 @@
 """The engine of a window: the steps before a model call, and their order."""
 
 import logging
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby, islice, product
+from typing import Final
 
 from buoyline.compression import Compressor, ContextConfig, Summarizer
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.errors import ContextOverflowError
 from buoyline.management import ContextManagement, ManagementReport
-from buoyline.management.custom import CustomManager
 from buoyline.management.rules import LegalCuts
-from buoyline.management.run import LEAST_PROGRESS, entries_for_overflow
 from buoyline.offloader.policy import WORTH_OFFLOADING_TOKENS
 from buoyline.window.compaction import Compaction
 from buoyline.window.context import Change, Context, Extend, StateDraft
@@ -25,6 +24,9 @@ from buoyline.window.tasks import completed
 
 logger = logging.getLogger(__name__)
 
+LEAST_PROGRESS: Final = 0.1
+"""Share by which a context must shrink after an overflow."""
+
 
 class Engine:
     """Keeps a context under the limits of its window.
@@ -32,8 +34,6 @@ class Engine:
     Attributes:
         asked: Focus of a requested compaction, and the first message of the context then.
     """
-
-    hooks_type = DocumentHooks
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Engine:
             results.offloader, config=config, counter=counter, summarizer=summarizer, on_event=context.tell
         )
         self.compaction = Compaction(context, results, compressor, dialect, requires_model=requires_model)
-        self.hooks = self.hooks_type(self.compaction, config, summarizers or {})
+        self.hooks = DocumentHooks(self.compaction, config, summarizers or {})
         self.asked: tuple[str, int] | None = None
 
     async def settle(self, document: ContextManagement | None) -> None:
@@ -106,21 +106,11 @@ class Engine:
         await self.fit(self.context.budget.limit)
 
     async def manage(self, document: ContextManagement) -> None:
-        """Fire ``pre_llm`` and, if the context does not fit then, ``on_overflow``; at last do as without a document.
-
-        The null document changes nothing.
-        """
+        """Fire ``pre_llm``; if the context does not fit then, do as without a document."""
         focus = self._asked_focus()
         if focus is not None:
-            await self.hooks.fire(document, "pre_compress")
             await self.compaction.compact(self.config, focus)
         await self.hooks.fire(document, "pre_llm")
-        if document.is_null:
-            return
-        if self.context.tokens > self.context.budget.limit and entries_for_overflow(document):
-            error = self._overflow()
-            with _going_on(error):  # whatever the managers find, the rest is done below
-                await self.hooks.overflow(document, error)
         await self.limit_images()
         if self.context.tokens > self.context.budget.limit:
             await self._compact_for(document, self.config)
@@ -130,24 +120,16 @@ class Engine:
         """Make a context that took *tokens*, and was refused with *error*, a tenth smaller.
 
         Raises:
-            BaseException: *error*, if the document is the null document, or has managers of a user's own for an
-                overflow and no manager made the context smaller.
             ContextOverflowError: The messages that must stay are too large.
         """
         target = int(tokens * (1 - LEAST_PROGRESS))
-        if document is not None and (document.is_null or entries_for_overflow(document)):
-            error = error or self._overflow()
-            # If a user's own manager refuses, the error is raised. A built-in manager that finds nothing does not
-            # refuse: it may only look for content larger than the newest result.
-            has_own = any(isinstance(entry.manager, CustomManager) for _, _, entry in entries_for_overflow(document))
-            with _going_on(None if document.is_null or has_own else error):
-                await self.hooks.overflow(document, error)
         for settings in (self.config, replace(self.config, reserve_ratio=0.0)):
             if self.context.tokens > target:
                 await self._compact_for(document, settings, max_context_tokens=target)
         await self.fit(target)
         if self.context.tokens > target:
-            raise self._overflow()
+            tokens, limit = self.context.tokens, self.context.budget.limit
+            raise ContextOverflowError(tokens, limit, f"the newest messages alone take {tokens:,} tokens") from error
 
     async def limit_images(self) -> None:
         """Offload the oldest images if there are too many.
@@ -219,7 +201,6 @@ class Engine:
         After an overflow there is a limit for the whole context, and no model is asked.
         """
         if document is not None:
-            await self.hooks.fire(document, "pre_compress")
             cut = self.compaction.planned(settings).cut
             if not cut or not LegalCuts(self.compaction.view()).removed_count(cut):
                 return
@@ -244,10 +225,6 @@ class Engine:
             return None
         return self.asked[0]
 
-    def _overflow(self) -> ContextOverflowError:
-        tokens, limit = self.context.tokens, self.context.budget.limit
-        return ContextOverflowError(tokens, limit, f"the newest messages alone take {tokens:,} tokens")
-
 
 def _images(state: State) -> Iterator[tuple[int, PartPlace]]:
     """Yield position and place of each image that may be offloaded, the oldest first."""
@@ -259,13 +236,3 @@ def _images(state: State) -> Iterator[tuple[int, PartPlace]]:
             for at, result in results:
                 found = (number for number, part in enumerate(result.parts) if is_image(part))
                 yield from ((position, PartPlace(number, at)) for number in found)
-
-
-@contextmanager
-def _going_on(error: BaseException | None) -> Generator[None]:
-    """Go on if the block raises *error* itself."""
-    try:
-        yield
-    except BaseException as raised:
-        if raised is not error:
-            raise

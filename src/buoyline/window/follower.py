@@ -289,7 +289,6 @@ class ListFollower:
                     pins=frozenset(entry.index for entry in head.prefix if entry.pinned),
                     kept_whole=frozenset(),
                     attempts=frozenset(),
-                    archived_answers=now.archived_answers + now.messages.answers,
                 )
                 return Change(left, Replace(left), is_compaction=True, discarded=discarded)
 

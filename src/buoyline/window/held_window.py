@@ -24,7 +24,6 @@ from buoyline.window.context import (
     PIN,
     SUMMARY,
     Replace,
-    archived_answers,
     indexed,
     kind_of,
     load_summaries,
@@ -110,12 +109,11 @@ class HeldWindow(ContextWindow):
         held, archived = await self._placed(held, key_of)
         held = await self._restored(held, before, key_of)
         state = replace(await asyncio.to_thread(self._state_of, held), archived_until=archived)
-        answers = await archived_answers(state, self._abilities, self.session_id)
         stubs = self._engine.results.stubs
         stubs.update(await stubs_in(state, self._abilities, self.session_id))
         notices, kept_whole = self._context.planner.recall(state.messages, is_managed=True)
         stubs.update(notices)
-        self._context.begin(replace(state, archived_answers=answers, kept_whole=kept_whole))
+        self._context.begin(replace(state, kept_whole=kept_whole))
         self._context.budget.usage.drop()
         await self._context.log.apply(Replace(self._context.state))
         return state.messages.first

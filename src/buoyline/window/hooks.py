@@ -1,6 +1,5 @@
 """The hooks of a context-management document: its managers decide, and the engine of the window acts."""
 
-import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -17,21 +16,15 @@ from buoyline.management.context import (
     Decision,
     Evict,
     Offload,
-    Pin,
     Summarize,
 )
-from buoyline.management.rules import Hook, LegalCuts, PreviewStub, closed
-from buoyline.management.run import run, run_on_overflow
-from buoyline.offloader.stub import reread_limit
-from buoyline.tokens.messages import count_result
+from buoyline.management.rules import Hook, LegalCuts
+from buoyline.management.run import run
 from buoyline.window.compaction import Compaction, Eviction, eviction_as
 from buoyline.window.context import Context, StateDraft
 from buoyline.window.events import ContextManaged
-from buoyline.window.offloading import PartPlace, ResultOffloader
-from buoyline.window.plan import Choice, OffloadPlanner
-from buoyline.window.state import Entry, Showing, State, situation_of
+from buoyline.window.state import Showing, State, situation_of
 
-_MOST_PINNED = 1 / 2
 _LEAST_SHARE_OF_WINDOW: Final = 16
 """Messages that take less than this part of a window need not be summarized."""
 
@@ -60,9 +53,7 @@ class DocumentHooks:
     Attributes:
         config: The form of summaries if the document does not give it, and the limit of stubs for `add(offload=True)`.
         report: What the managers did in the current or the last call.
-        called_at_s: When the model was called last, by the clock of this process.
         draft: The context as the managers of the hook have changed it so far.
-        is_overflow: The provider has refused the context.
     """
 
     def __init__(
@@ -75,10 +66,9 @@ class DocumentHooks:
         self.context: Context = compaction.context
         self.config = config
         self.report = ManagementReport()
-        self.called_at_s = time.monotonic()
         self._compaction = compaction
-        self._results: ResultOffloader = compaction.results
-        self._planner: OffloadPlanner = compaction.context.planner
+        self._results = compaction.results
+        self._planner = compaction.context.planner
         counter, offloader, tell = self.context.budget.counter, self._results.offloader, self.context.tell
         self._compressors = {
             name: Compressor(offloader, config=config, counter=counter, summarizer=one, on_event=tell)
@@ -86,28 +76,22 @@ class DocumentHooks:
         }
         self.draft = StateDraft.of(self.context.state)
         self._showing = Showing()
-        self.is_overflow = False
-        self._new_from: int | None = None
         self._unreported: list[ContextManaged] = []
 
     async def settle(self, document: ContextManagement) -> None:
-        """Fire ``post_memory`` and ``post_tool`` for the added messages, and write these.
+        """Fire ``post_tool`` for the added messages, and write these.
 
         Raises:
             Exception: See `run`; the added messages are as they were, and the next call fires the hooks again.
         """
         new = self.context.inbox[:]
-        self._new_from = self.context.state.messages.end
         draft = self.draft = StateDraft.of(self.context.state, new)
         self._planner.note(new)
         for position, entry in enumerate(new, len(draft.base.messages)):
             if entry.by_hand:
                 max_tokens = self.config.preview_tokens
                 draft.put(position, await self._results.offload_by_hand(entry, max_tokens, draft.events))
-        shown = Showing().held(draft.new, self._results.stubs)
-        if any(held.is_spoken_by_user for held in shown):
-            await self._fire(document, "post_memory")
-        if any(held.message.results for held in shown):
+        if any(entry.message.results for entry in draft.new):
             await self._fire(document, "post_tool")
         await self._commit()
         self._report_all()
@@ -123,22 +107,6 @@ class DocumentHooks:
         await self._commit()
         self._report_all()
 
-    async def overflow(self, document: ContextManagement, error: BaseException) -> None:
-        """Make the context smaller after *error*, as the document says.
-
-        Raises:
-            BaseException: *error*, if no manager makes it smaller.
-            Exception: See `run_on_overflow`.
-        """
-        self.draft = StateDraft.of(self.context.state)
-        self.is_overflow = True
-        try:
-            self._note("on_overflow", await run_on_overflow(document, self, error))
-            await self._commit()
-        finally:
-            self.is_overflow = False
-        self._report_all()
-
     def view(self) -> ContextView:
         """Return the draft, without the messages that were added since the hook fired."""
         budget, state = self.context.budget, self.draft.state
@@ -150,11 +118,7 @@ class DocumentHooks:
             # The difference between the provider's count and ours belongs to no message.
             budget.tokens(whole) - unseen - state.leading_tokens - state.messages.tokens,
             size=budget.size,
-            stubs=self._results.stubs,
             showing=self._showing,
-            idle_s=time.monotonic() - self.called_at_s,
-            is_overflow=self.is_overflow,
-            new_from=self._new_from,
         )
 
     async def decision(self, decision: Awaitable[Decision]) -> Decision:
@@ -177,7 +141,7 @@ class DocumentHooks:
         before = self.view().tokens
         eviction = await self._eviction(action)
         budget, state, cut = self.context.budget, self.context.state, eviction.cut
-        config, problems = action.config or self.config, list[str]()
+        config, problems = self.config, list[str]()
         if action.prompt:
             config = replace(config, compression_prompt=action.prompt)
         if action.model and action.model not in self._compressors:
@@ -213,13 +177,12 @@ class DocumentHooks:
         entry = self.draft.messages[action.position]
         if entry.index < self.context.state.attempted_until:
             return ActionResult(f"message {entry.index} stays: it is archived as it is", is_reduced=False)
-        if action.texts and not self.is_overflow:
-            draft = self.draft
-            async with self.context.calls.lent():
-                may_leave = await self._planner.may_leave(entry, action.result)
-            if not may_leave or self.draft is not draft:
-                return ActionResult(f"message {entry.index} stays: should_offload keeps it", is_reduced=False)
-        changed = await self._replaced(entry, action)
+        draft = self.draft
+        async with self.context.calls.lent():
+            may_leave = await self._planner.may_leave(entry, action.result)
+        if not may_leave or self.draft is not draft:
+            return ActionResult(f"message {entry.index} stays: should_offload keeps it", is_reduced=False)
+        changed = await self._results.stand_in(entry, action.result, action.texts, action.write_stub, draft.events)
         if changed is entry:
             return ActionResult(
                 f"message {entry.index} stays: nothing of it may leave, or would be smaller", is_reduced=False
@@ -228,46 +191,6 @@ class DocumentHooks:
         return ActionResult(
             f"message {entry.index}: {action.reason}; {entry.tokens:,} tokens became {changed.tokens:,}"
         )
-
-    async def pin(self, action: Pin) -> ActionResult:
-        """Pin messages, except those that are too large; see `ContextEditor`."""
-        draft, budget, pinned = self.draft, self.context.budget, list[int]()
-        views = [entry.message for entry in draft.messages]
-        for position in action.positions:
-            entry, entries = draft.messages[position], draft.messages
-            # A pinned call keeps its results, and these keep their calls: all need room once they are archived.
-            group = closed(views, [position, *(at for at, kept in enumerate(entries) if kept.stays)])
-            group_tokens = sum(entries[at].tokens for at in group if not entries[at].stays)
-            least_tokens = budget.least_tokens(self.context.with_inbox(draft.state))
-            if least_tokens + group_tokens <= _MOST_PINNED * budget.limit:
-                draft.put(position, replace(entry, pinned=True))
-                pinned.append(entry.index)
-        draft.pins |= set(pinned)
-        left = len(action.positions) - len(pinned)
-        problems = (f"{left:,} messages are too large to be pinned in this window",) if left else ()
-        return ActionResult(
-            f"{len(pinned):,} messages are pinned: {action.reason}", is_reduced=False, problems=problems
-        )
-
-    async def _replaced(self, entry: Entry, action: Offload) -> Entry:
-        """Return *entry* as *action* wants it; *entry* itself if it cannot be replaced, or would not be smaller."""
-        results, planner, events = self._results, self._planner, self.draft.events
-        if action.media:
-            place = None if action.result < 0 else action.result
-            places = [PartPlace(number, place) for number in action.media]
-            return entry if entry.stays else await results.offload_images(entry, places, events)
-        if action.result < 0 or action.write_stub is None or not action.texts:
-            return entry
-        result = entry.message.results[action.result]
-        tool, source = planner.known_of(result)
-        if not isinstance(action.write_stub, PreviewStub):
-            return await results.stand_in(entry, action.result, action.texts, action.write_stub, events)
-        # An agent has asked for a re-read; if that is offloaded again, it asks for ever.
-        limit = reread_limit(planner.size, planner.config.tool_result_limit)
-        if source and count_result(result, planner.counter) <= limit:
-            return entry
-        choices = {action.result: Choice(tool, action.write_stub.max_tokens, source)}
-        return await results.replace(entry, choices, events)
 
     async def _fire(self, document: ContextManagement, hook: Hook) -> None:
         if document.entries(hook):

@@ -1,6 +1,6 @@
 """The settings of a window, checked before anything is done with them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
@@ -8,10 +8,9 @@ from typing import Any, TypeAlias, TypedDict
 from buoyline.compression import ContextConfig, Summarizer
 from buoyline.compression.config import require_size
 from buoyline.compression.summarizers.callables import SummaryFunction
-from buoyline.errors import ConfigError, DocumentError, NotFoundError
+from buoyline.errors import ConfigError, NotFoundError
 from buoyline.management import ContextManagement, Registry
-from buoyline.management.opensearch import is_body, management_in
-from buoyline.management.registry import document_in_file, is_path
+from buoyline.management.registry import document_in_file, is_path, named_in
 from buoyline.messages.jsonl import is_object
 from buoyline.offloader import ToolRule
 from buoyline.offloader.protocol import instead_of
@@ -171,31 +170,28 @@ Management: TypeAlias = ContextManagement | Mapping[str, Any] | Path | str
 """A document, the JSON values of one or of a body that names one, a file, or a name."""
 
 
-def document_of(management: Management, offloader: object, *, allowed: Sequence[str] = ()) -> ContextManagement:
+def document_of(management: Management, offloader: object) -> ContextManagement:
     """Return the document that *management* means. Blocking.
 
     A text is a file if it ends as one or has a slash, which no name has; else a name, which is looked up in *offloader*
-    first, if that is a `LocalWorkspace`, and then among those that come with the package. For *allowed* see
-    `ContextManagement.read`.
+    first, if that is a `LocalWorkspace`, and then among those that come with the package.
 
     Raises:
         ConfigError: *management* is nothing of that kind.
         NotFoundError: There is no document of that name.
-        DocumentError: It cannot be read or acted on, or names none.
+        DocumentError: It cannot be read or acted on.
         BuoylineError: See `Registry.get`.
     """
-    registry = Registry(offloader if isinstance(offloader, LocalWorkspace) else None, allowed=allowed)
+    if isinstance(management, ContextManagement):
+        return management
+    registry = Registry(offloader if isinstance(offloader, LocalWorkspace) else None)
     raw: object = management
     source = "document"
     if isinstance(management, Path) or (isinstance(management, str) and is_path(management)):
         raw, source = document_in_file(Path(management)), str(management)
-    elif isinstance(management, ContextManagement | str):
-        return registry.resolve(management)
+    elif isinstance(management, str):
+        return registry.get(management)
     elif not is_object(management):
         raise ConfigError("management", f"{type(management).__name__} is no document, and no name or file of one")
-    if not is_object(raw) or not is_body(raw):
-        return ContextManagement.read(raw, allowed=allowed, source=source)
-    found = management_in(raw, registry.get, allowed=allowed)
-    if found is None:
-        raise DocumentError(source, [("context_management_name", "names no document")])
-    return found
+    name = named_in(raw)
+    return ContextManagement.read(raw, source=source) if name is None else registry.get(name)

@@ -7,7 +7,7 @@ import copy
 import itertools
 import operator
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, NamedTuple, overload
@@ -408,7 +408,6 @@ class State:
         archived_until: The archive holds the messages before this session index.
         attempts: Ends of attempts to archive of which it is not known whether they succeeded.
         batches: References of the archived batches, if the offloader gives each its own.
-        archived_answers: How many of the model's messages are archived.
     """
 
     prefix: Messages = Messages()
@@ -421,7 +420,6 @@ class State:
     archived_until: int = 0
     attempts: frozenset[int] = frozenset()
     batches: tuple[BatchReference, ...] = ()
-    archived_answers: int = 0
     images: int = field(init=False)
     leading_tokens: int = field(init=False)
 
@@ -490,78 +488,47 @@ class State:
 # Showing a context to managers, who look at it and never change it.
 
 
-_OWN = -1
-"""Stands for a message's own content among the numbers of its results."""
-
-
 class Showing:
     """The views of a context for managers, of which only those of new and changed messages are made again.
 
     Every manager of a document sees the whole context before each model call; to make all views each time took nearly
-    all the time of a document. An entry never changes, only another one replaces it. Stubs are only added; if one was,
-    all views are made again. Views of messages that are no longer in the context are dropped with the next new one.
+    all the time of a document. An entry never changes, only another one replaces it. Views of messages that are no
+    longer in the context are dropped with the next new one.
     """
 
     def __init__(self) -> None:
         """Begin with nothing."""
         self._entries: Sequence[Entry] = ()  # as long as they are here, nothing else has their ids
         self._held: dict[int, ContextMessage] = {}
-        self._stubs: Collection[str] = ()
-        self._known_stubs = 0
 
-    def held(self, entries: Sequence[Entry], stubs: Collection[str]) -> list[ContextMessage]:
-        """Return the views of *entries*; *stubs* are the texts of all stubs."""
-        if stubs is not self._stubs or len(stubs) != self._known_stubs:
-            self._stubs, self._known_stubs, self._held = stubs, len(stubs), {}
+    def held(self, entries: Sequence[Entry]) -> list[ContextMessage]:
+        """Return the views of *entries*."""
         if not self._held.keys() >= {*map(id, entries)}:
             known = self._held
-            self._held = {id(entry): known.get(id(entry)) or _held(entry, stubs) for entry in entries}
+            self._held = {id(entry): known.get(id(entry)) or _held(entry) for entry in entries}
             self._entries = tuple(entries)
         return [*map(self._held.__getitem__, map(id, entries))]
 
 
 def situation_of(
-    state: State,
-    counter: TextCounter,
-    fixed_tokens: int,
-    *,
-    size: int = 0,
-    stubs: Collection[str] = (),
-    showing: "Showing | None" = None,
-    idle_s: float = 0.0,
-    is_overflow: bool = False,
-    new_from: int | None = None,
+    state: State, counter: TextCounter, fixed_tokens: int, *, size: int = 0, showing: "Showing | None" = None
 ) -> ContextView:
-    """Return the context as managers see it; see `ContextView`. *new_from* is the index of the first new message.
+    """Return the context as managers see it; see `ContextView`.
 
-    *stubs* are the texts of all stubs. *showing* remembers the views of the messages; without it, all are made again.
+    *showing* remembers the views of the messages; without it, all are made again.
     """
-    head = [_held(entry, stubs, least_index=0) for entry in (*state.prefix, *state.reinserted)]
+    head = [_held(entry, least_index=0) for entry in (*state.prefix, *state.reinserted)]
     before, behind = head[: len(state.prefix)], head[len(state.prefix) :]
-    ours = [_held(entry, stubs) for entry in state.leading if entry.index < 0 and entry.message.role != "system"]
+    ours = [_held(entry) for entry in state.leading if entry.index < 0 and entry.message.role != "system"]
     return ContextView(
         prefix=[*before, *ours, *behind],
-        messages=(showing or Showing()).held(state.messages, stubs),
+        messages=(showing or Showing()).held(state.messages),
         size=size,
         counter=counter,
         fixed_tokens=fixed_tokens,
-        idle_s=idle_s,
-        model_calls=state.archived_answers + state.messages.answers,
-        is_overflow=is_overflow,
-        new_at=None if new_from is None else max(new_from - state.messages.first, 0),
     )
 
 
-def _held(entry: Entry, stubs: Collection[str], least_index: int = _OWN) -> ContextMessage:
+def _held(entry: Entry, least_index: int = -1) -> ContextMessage:
     """Return the view of *entry*; another process does not know the index of a system message in the prefix."""
-
-    def has_stub(parts: Iterable[Part]) -> bool:
-        return any(isinstance(part, Text) and part.text in stubs for part in parts)
-
-    message, replaced = entry.message, set[int]()
-    if stubs:
-        replaced = {number for number, result in enumerate(message.results) if has_stub(result.parts)}
-        if has_stub(message.parts):
-            replaced.add(_OWN)
-    index = max(entry.index, least_index)
-    return ContextMessage(entry.native, message, entry.tokens, index, entry.pinned, frozenset(replaced))
+    return ContextMessage(entry.native, entry.message, entry.tokens, max(entry.index, least_index), entry.pinned)

@@ -24,7 +24,6 @@ from buoyline.window.budget import Request, TokenBudget
 from buoyline.window.context import (
     Context,
     ContextLog,
-    archived_answers,
     check_archived,
     load_summaries,
     restored,
@@ -361,7 +360,6 @@ class ContextWindow:
             await self._engine.manage(document)
         if self._abilities.turns is not None:
             self._abilities.turns.next_turn()
-        self._engine.hooks.called_at_s = time.monotonic()
         return self._hand_out()
 
     def note_usage(self, response: Any) -> bool:
@@ -428,9 +426,6 @@ class ContextWindow:
         is_asked = force or before is not None
         if not is_asked and not context.budget.exceeds(context.whole, settings):
             return None
-        if self.management is not None:
-            await self._engine.hooks.fire(self.management, "pre_compress")
-        # Managers may have evicted messages: only now is it known how many are before that one.
         compaction = self._engine.compaction
         cut = None if before is None else compaction.cut_before(before)
         return await compaction.compact(settings, focus or "", cut=cut)
@@ -510,8 +505,6 @@ class ContextWindow:
         abilities, session_id = self._abilities, self.session_id
         summaries = await load_summaries(abilities, session_id)
         state = restored(found, summaries, context.budget.counter, self._dialect)
-        if self.management is not None:
-            state = replace(state, archived_answers=await archived_answers(state, abilities, session_id))
         self._is_open = True
         await check_archived(state, abilities, session_id)
         results.stubs.update(await stubs_in(state, abilities, session_id))

@@ -116,11 +116,8 @@ class ContextManagementFiles:
             raise NotFoundError("context management document", name)
         return self._tree.read(layout.document_name(name))
 
-    def write(self, name: str, content: bytes, *, replace: bool = True) -> bool:
+    def write(self, name: str, content: bytes) -> None:
         """Store *content* as the document called *name*; durable on return, whole or not at all.
-
-        Returns:
-            False if *replace* is off and the document exists; nothing was changed then.
 
         Raises:
             InvalidNameError: *name* cannot be one.
@@ -131,24 +128,7 @@ class ContextManagementFiles:
         create_workspace(self._tree)
         self._tree.make_directory(layout.CONTEXT_MANAGEMENT)
         self._tree.sync_directory("")
-        if not replace:
-            return self._tree.publish(path, (content,))
         self._tree.replace(path, (content,))
-        return True
-
-    def remove(self, name: str) -> None:
-        """Remove the document called *name*, durably.
-
-        Raises:
-            InvalidNameError: *name* cannot be one.
-            NotFoundError: There is none.
-            StorageError: The file system refused.
-        """
-        self._check()
-        if not self.has(name):
-            raise NotFoundError("context management document", name)
-        self._tree.remove(layout.document_name(name))
-        self._tree.sync_directory(layout.CONTEXT_MANAGEMENT)
 
     def _check(self) -> None:
         if self._tree.exists(layout.WORKSPACE_FILE):

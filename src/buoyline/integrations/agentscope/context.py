@@ -71,14 +71,12 @@ class StateNote(NamedTuple):
         archived: How many messages of the session are archived, as of the last compaction.
         head: The leading messages of the context, in order.
         pins: Keys of the pieces that are reinserted when they are archived; see `Piece.key`.
-        answers: How many of the model's messages are archived.
         batches: Where the archived messages are, if the offloader answers each batch with its own reference.
     """
 
     archived: int = 0
     head: Sequence[Leading] = ()
     pins: frozenset[tuple[str, str]] = frozenset()
-    answers: int = 0
     batches: tuple[BatchReference, ...] = ()
 
 
@@ -101,12 +99,11 @@ def noted(state: AgentState) -> StateNote:
     for batch in filter(is_array, listed("batches")):
         first, end, reference = batch
         batches.append(BatchReference(int(first), int(end), str(reference)))
-    archived, answers = value.get("archived"), value.get("answers")
+    archived = value.get("archived")
     return StateNote(
         archived if isinstance(archived, int) else 0,
         tuple(head),
         frozenset((str(key[0]), str(key[1])) for key in filter(is_array, listed("pins"))),
-        answers if isinstance(answers, int) else 0,
         tuple(batches),
     )
 
@@ -119,7 +116,7 @@ def note(state: AgentState, said: StateNote) -> None:
         {"id": one.message.id, "blocks": len(one.message.content), "index": one.index, "pinned": one.pinned}
         for one in said.head
     ]
-    value: dict[str, object] = {"archived": said.archived, "head": head, "answers": said.answers}
+    value: dict[str, object] = {"archived": said.archived, "head": head}
     value["pins"] = sorted(map(list, said.pins))
     value["batches"] = [list(batch) for batch in said.batches]
     state.middle_context[KEY] = {key: found for key, found in value.items() if found or key == "archived"}
@@ -148,7 +145,6 @@ class AgentMemory:
         stubs: Stored results by the texts that replace them in the context.
         asked: Texts of results that were looked up among the recorded stubs.
         settled: The newest piece for which new messages were decided about.
-        called_at_s: When the model was called last; None before the first time.
         held: Results by call id, until they can be put into the context; see `ResultIntake`.
         prepared: What was prepared for the next model call, and its `form`, until that is written down.
         compared: Summary and note of the state for which `previous` and `tail` hold; None: they do not.
@@ -166,7 +162,6 @@ class AgentMemory:
     stubs: dict[str, StoredResult] = field(default_factory=dict[str, StoredResult])
     asked: set[str] = field(default_factory=set[str])
     settled: tuple[str, str, str] | None = None
-    called_at_s: float | None = None
     held: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     prepared: "tuple[AgentContext, object] | None" = None
     compared: tuple[object, str] | None = None
@@ -431,7 +426,6 @@ async def context_of(
     lines = [entry for entry in copies if entry.index < 0]
     copies = [entry for entry in (*copies, *entries[:copied]) if entry.index >= 0]
     prefix = Messages.of(entry for entry in copies if entry.stays)
-    answers = sum(entry.message.role == "assistant" for entry in entries[:copied])
     context = State(
         prefix=prefix,
         summary=memory.summary,
@@ -441,7 +435,6 @@ async def context_of(
         pins=frozenset(entry.index for entry in (*prefix, *messages) if entry.pinned),
         archived_until=first + (end or agreed.archived),
         batches=said.batches,
-        archived_answers=said.answers + answers,
     )
     forms = {
         entry.index: (piece, entry.native)

@@ -57,15 +57,13 @@ from buoyline.integrations.agentscope.results import ResultIntake, put_back
 from buoyline.integrations.agentscope.settings import Workbench
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
 from buoyline.management import ContextManagement
-from buoyline.management.context import ActionResult, Offload
-from buoyline.management.opensearch import NAME_KEY
-from buoyline.management.rules import LegalCuts, PreviewStub
+from buoyline.management.registry import NAME_KEY
+from buoyline.management.rules import LegalCuts
 from buoyline.offloader import StoredResult
 from buoyline.window.budget import TokenBudget, UsageCalibration
 from buoyline.window.context import Context
 from buoyline.window.engine import Engine
 from buoyline.window.events import OverflowRecovered, ResultOffloaded, reporting
-from buoyline.window.hooks import DocumentHooks
 from buoyline.window.settings import config_to_json, document_of
 from buoyline.window.state import State
 from buoyline.window.tasks import completed
@@ -80,19 +78,6 @@ _FREE_SHARE: Final = 0.1
 """Of the window under a document, for the answer, and for hints that AgentScope adds after the managers."""
 
 
-class AgentHooks(DocumentHooks):
-    """Carries out actions of managers, except for those that the middleware's rules forbid."""
-
-    async def replace(self, action: Offload) -> ActionResult:
-        """Offload a part of a message, unless a rule keeps it whole."""
-        if isinstance(action.write_stub, PreviewStub) and action.result >= 0 and not self.is_overflow:
-            entry = self.draft.messages[action.position]
-            tool, _ = self.context.planner.known_of(entry.message.results[action.result])
-            if self.context.planner.config.rule_for(tool).offload == "never":
-                return ActionResult(f"message {entry.index} stays: a rule for {tool!r} keeps it", is_reduced=False)
-        return await super().replace(action)
-
-
 class AgentEngine(Engine):
     """The engine over one agent's context.
 
@@ -102,8 +87,6 @@ class AgentEngine(Engine):
         counted_tokens: Tokens of the model's input then, by the agent's own count.
         has_changed: The agent's context was changed.
     """
-
-    hooks_type = AgentHooks
 
     def attach(self, agent: Agent, held: AgentContext, counted_tokens: int) -> None:
         """Work on the context of *agent*; see the attributes."""
@@ -165,7 +148,7 @@ class AgentEngine(Engine):
         state.context = [*(one.message for one in head), *messages_of(pieces)]
         first = context.messages.first
         pins = frozenset(held.forms[at][0].key for at in context.pins if at in held.forms and at >= first)
-        note(state, StateNote(first, tuple(head), pins, context.archived_answers, context.batches))
+        note(state, StateNote(first, tuple(head), pins, context.batches))
 
     def _form(self) -> tuple[object, ...]:
         state = self.context.whole
@@ -338,7 +321,6 @@ class AgentContexts:
             budget = engine.context.budget
             if engine.context.tokens <= config.trigger_ratio * budget.size:
                 return
-            await engine.hooks.fire(document, "pre_compress")
             cut = engine.cut(budget.kept_tokens(engine.context.whole, engine.config))
             if cut and LegalCuts(engine.compaction.view()).removed_count(cut):
                 await engine.compaction.compact(engine.config, focus_of(instructions), cut=cut)
@@ -363,17 +345,13 @@ class AgentContexts:
                 raise error from failure
             engine.context.tell(OverflowRecovered(before, engine.context.tokens, time.perf_counter() - began))
 
-    def note_call(self, agent: Agent) -> None:
-        """Note that the agent's model is called now."""
-        self._memory_of(agent).called_at_s = time.monotonic()
-
     def _memory_of(self, agent: Agent) -> AgentMemory:
         memory = self._memories.get(agent)
         if memory is None or memory.state is not agent.state:
             before, log = memory, AgentLog(self._bench.abilities, agent.state.session_id)
             memory = self._memories[agent] = AgentMemory(agent.state, log)
             if before is not None:
-                memory.settled, memory.called_at_s = before.settled, before.called_at_s
+                memory.settled = before.settled
         return memory
 
     async def _context_of(
@@ -473,8 +451,6 @@ class AgentContexts:
         )
         said = noted(agent.state)
         engine.compaction.preserves_words = document is not None or bool(said.head or said.pins)
-        if memory.called_at_s is not None:
-            engine.hooks.called_at_s = memory.called_at_s
         engine.attach(agent, held, counted_tokens)
         return engine
 

@@ -19,11 +19,11 @@ from buoyline.integrations.agentscope.engine import AgentContexts
 from buoyline.integrations.agentscope.settings import PREVIEW_TOKENS, MiddlewareSettings, Workbench
 from buoyline.lookups import Tool, lookup_tools
 from buoyline.lookups.tools import LOOKUP_RULES
-from buoyline.management.run import LEAST_PROGRESS
 from buoyline.offloader import Offloader, ToolRule
 from buoyline.offloader.protocol import abilities_of, instead_of
 from buoyline.tokens import TokenCounter
 from buoyline.tokens.o200k import counter_of
+from buoyline.window.engine import LEAST_PROGRESS
 from buoyline.window.events import OnEvent, tell
 from buoyline.window.settings import Management, document_of
 from buoyline.workspace import LocalWorkspace, layout
@@ -265,7 +265,6 @@ class WorkspaceMiddleware(MiddlewareBase):
         """
         given = dict(input_kwargs)
         for _ in range(MAX_RECOVERIES):
-            self._contexts.note_call(agent)
             try:
                 return await next_handler(**given)
             except Exception as error:

@@ -103,9 +103,9 @@ class _GuardedReducer:
     name: str
     reducer: Reducer
 
-    async def reduce(self, messages: list[Any], *, error: BaseException | None = None) -> bool:
+    async def reduce(self, messages: list[Any]) -> bool:
         with _Users(lambda failure: ConfigError(self.name, f"failed: {failure!r}")):
-            answer = self.reducer.reduce(messages, error=error)
+            answer = self.reducer.reduce(messages)
             return await answer if inspect.isawaitable(answer) else answer
 
 

@@ -23,7 +23,7 @@ from buoyline.integrations.strands.callbacks import guarded_counter, guarded_off
 from buoyline.integrations.strands.followed import AgentWindow, FollowedHistory
 from buoyline.integrations.strands.history import DIALECT, history_of, session_of
 from buoyline.integrations.strands.plugin import workspace_of
-from buoyline.management.settings import compression_threshold
+from buoyline.messages.jsonl import is_object
 from buoyline.offloader import Offloader
 from buoyline.tokens import TextCounter, TokenCounter
 from buoyline.window.call_lock import CallLock
@@ -43,6 +43,7 @@ anything; `callbacks` turns that into one of these.
 Source: Strands' documentation of proactive compression: errors are swallowed and the model call proceeds."""
 
 _DEFAULT_WINDOW_TOKENS: Final = 200_000
+_DEFAULT_THRESHOLD: Final = 0.7
 
 LEAST_GAIN: Final = 0.1
 _GAINS: Final = (LEAST_GAIN, 0.3, 0.5)
@@ -86,7 +87,7 @@ class WorkspaceConversationManager(ConversationManager):
             ConfigError: *proactive_compression* is something else, its threshold is not above 0 and at most 1, or
                 *counter* cannot count. It is a ValueError.
         """
-        threshold = compression_threshold(proactive_compression)
+        threshold = _compression_threshold(proactive_compression)
         super().__init__(proactive_compression=None if threshold is None else {"compression_threshold": threshold})
         self._has_workspace = workspace is not None
         if isinstance(workspace, (str, os.PathLike)):
@@ -299,3 +300,26 @@ def _tools_of(agent: "Agent") -> list[Any]:
 
 def _prompt_of(agent: "Agent") -> str:
     return agent.system_prompt if isinstance(agent.system_prompt, str) else ""
+
+
+def _compression_threshold(proactive: object) -> float | None:
+    """Return the share of the window above which Strands compresses before a call; None if it does not.
+
+    Strands ignores unknown keys, and compares any threshold with 0. *proactive* is ``proactive_compression``, as passed
+    to a conversation manager.
+
+    Raises:
+        ConfigError: It is not None, true, false, or a threshold above 0 and at most 1.
+    """
+    if proactive is None or proactive is False:
+        return None
+    if proactive is True:
+        return _DEFAULT_THRESHOLD
+    if not is_object(proactive) or not set(proactive) <= {"compression_threshold"}:
+        shown = f"not {str(proactive)[:80]!r}"
+        raise ConfigError("proactive_compression", f'must be True, or {{"compression_threshold": 0.7}}, {shown}')
+    threshold = proactive.get("compression_threshold", _DEFAULT_THRESHOLD)
+    if isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not 0 < threshold <= 1:
+        problem = f"must be between 0 (exclusive) and 1 (inclusive), not {str(threshold)[:80]!r}"
+        raise ConfigError("proactive_compression", f"compression_threshold {problem}")
+    return threshold

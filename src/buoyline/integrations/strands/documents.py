@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -38,8 +38,7 @@ CALL_KEY: Final = "context_management"
 class DocumentConversationManager(WorkspaceConversationManager):
     """Runs the managers of a document on an agent's history: all hooks, by the engine of `ContextWindow`.
 
-    ``post_memory``, ``post_tool`` and ``pre_llm`` fire before a model call, for the messages since the last one;
-    ``pre_compress`` before a summary; ``on_overflow`` after the provider has refused the request.
+    ``post_tool`` and ``pre_llm`` fire before a model call, for the messages since the last one.
 
     A summary or a notice shares one user's message with a neighbor of the user's, so that roles alternate.
     `removed_message_count` is the index in Strands' own session of the first message behind that; the rest is in the
@@ -63,7 +62,6 @@ class DocumentConversationManager(WorkspaceConversationManager):
         use_model: bool = False,
         counter: TokenCounter | None = None,
         on_event: OnEvent | None = None,
-        allowed: Sequence[str] = (),
     ) -> None:
         """Manage by *management*.
 
@@ -77,7 +75,6 @@ class DocumentConversationManager(WorkspaceConversationManager):
             use_model: The agent's own model writes the summaries, its ``aux_model`` if it has one.
             counter: See `WorkspaceConversationManager`.
             on_event: Receives the events of a `ContextWindow`, such as `ContextManaged` at each hook.
-            allowed: Dotted names of managers that documents may import; see `ContextManagement.read`.
 
         Raises:
             ConfigError: *use_model* and *summarizer* are both given, or a summarizer is of a wrong type.
@@ -87,7 +84,6 @@ class DocumentConversationManager(WorkspaceConversationManager):
         super().__init__(workspace=workspace, session_id=session_id, counter=counter)
         if use_model and summarizer is not None:
             raise ConfigError("use_model", "and summarizer exclude each other: one alone writes the summaries")
-        self._allowed = allowed
         self.management = self._document(management)
         self._config = config or ContextConfig()
         self._use_model = use_model
@@ -193,7 +189,7 @@ class DocumentConversationManager(WorkspaceConversationManager):
         return self._for_call[1]
 
     def _document(self, management: Management) -> ContextManagement:
-        return guarded_management(document_of(management, self.offloader, allowed=self._allowed))
+        return guarded_management(document_of(management, self.offloader))
 
 
 @dataclass(frozen=True, slots=True)
