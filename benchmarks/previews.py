@@ -1,9 +1,6 @@
 """Measures which lines of real tool outputs previews keep: errors, and anomalies that are planted in copies.
 
     python benchmarks/previews.py FILE_OR_FOLDER... [--max-tokens 300] [--copies 5] [--verbose]
-    python benchmarks/previews.py --sizes 0.1,1,10,100 [--kinds log,code]
-    python benchmarks/previews.py --prepare
-    python benchmarks/previews.py --hostile
 
 For a recorded session (``.jsonl`` with chat messages), the texts are its tool results that need a preview.
 
@@ -29,28 +26,18 @@ of a stub, and between them the beginnings of as many messages as fit, the short
 Each kind of text has a measure of its own, the mean share of what is kept: of HTML and Markdown the first headings and
 paragraphs, of diffs the files and hunks, of searches the files and their first hits, of logs and tests the reports, of
 JSON and CSV the planted records with another value of the same record.
-
-`--sizes` prints the processor time of previews and their peak memory beyond the text, as ratios to SHA-256, and the
-longest gap of an event loop that runs meanwhile. `--prepare` prints the time of a `prepare()` with a new result of a
-megabyte, and its ratio to what it cannot omit: the preview, durable writes of the result and of its view, a SHA-256.
-`--hostile` prints the time for texts that double in size.
 """
 
 import argparse
-import asyncio
 import csv
-import hashlib
 import html
 import io
 import json
 import random
 import re
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -58,14 +45,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diagnostics import COLOUR, ERROR, LONG_LINE, diagnostics, kind_of, messages
-from preview_texts import KINDS, made
-from storage import bare_publish
 
-from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.offloader import StoredResult
 from buoyline.offloader.stub import stub
 from buoyline.offloader.view import view_of
-from buoyline.previews import preview
 from buoyline.tokens import default_counter
 
 COUNTER = default_counter()
@@ -78,21 +61,8 @@ CHARS_PER_TOKEN = 4
 MANY = 30
 MARGIN = 5
 MOST_POINTS = 8
-MEASURED_TOKENS = 300
-TICK = 0.005
-PREPARED_CHARS = 1_000_000
-REPEATS = 7
 LEAST_LINES = 5
 MOSTLY = 0.8
-HOSTILE = {
-    "brackets": "[", "objects": '{"a":', "quotes": '"', "quoted fields": 'a,"\n', "surrogates": "\ud800\n",
-    "words of errors": "error ", "lines of errors": "error: x\n", "empty lines": "\n", "returns": "\r",
-    "tags": "<a", "comments": "<!--", "scripts": "<script>", "breaks": "<p ", "hunks": "@@ -1,9 +1,9 @@\n",
-    "endless hunks": "@@ -1,99999999 +1,99999999 @@\n x\n", "diffs": "diff --git a/b b/b\n--- a/b\n+++ b/b\n@@ x\n",
-    "frames": "  at a.Error(", "traces": "Traceback (most recent call last):\n", "hits": "a.py:1:\n", "stamps": "-1-a",
-    "branches": "\u2502   ", "headings": "# ", "verdicts": "## Verdict: x\n\n", "escapes": "\\x00", "commas": ",",
-    "letters": "a", "numbers": "1", "hexadecimal": "0f ", "records": '{"a": 1}\n', "colons": "a: b\n",
-}  # fmt: skip
 SENTENCE = 80
 ROW = re.compile(r"^(\d+):(\d+): ", re.MULTILINE)
 TAG = re.compile(r"<[^<>]*>")
@@ -463,7 +433,7 @@ def harness(text: str, max_tokens: int) -> str:
 def strands_offloader(text: str, max_tokens: int) -> str:
     """Show the preview of the offloader of Strands: the beginning."""
     plugin = import_module("strands.vended_plugins.context_offloader").ContextOffloader
-    made = plugin(tool_result_limit=max_tokens + 1, preview_tokens=max_tokens)
+    made = plugin(max_result_tokens=max_tokens + 1, preview_tokens=max_tokens)
     return str(made._slice_preview(text))  # noqa: SLF001 - as above
 
 
@@ -548,148 +518,15 @@ def score_errors(score: Score, shown: str, text: str) -> list[str]:
     return [*words, *(f"report: {kind[0][: 2 * KEPT_CHARS]}" for kind in missed), *said_not]
 
 
-def measured(kind: str, size: int) -> tuple[float, float, float, float]:
-    """Return the seconds of a preview and of a SHA-256, the peak beyond the text in MB, and the longest gap."""
-    text = made(kind, size)
-    content = text.encode()
-    began = time.process_time()
-    hashlib.sha256(content).digest()
-    hashed = time.process_time() - began
-    del content
-    reset_peak()
-    peak = peak_mb()
-    began = time.process_time()
-    preview(text, MEASURED_TOKENS, COUNTER)
-    took = time.process_time() - began
-    return took, hashed, peak_mb() - peak, asyncio.run(longest_gap(text))
-
-
-def reset_peak() -> None:
-    """Forget the peak of this process, as Linux allows."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-
-
-def peak_mb() -> float:
-    """Return the most memory that this process had since the last reset."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
-
-
-async def longest_gap(text: str) -> float:
-    """Show *text* in a thread; return the longest gap between the ticks of an event loop, in seconds."""
-    worst, done = 0.0, asyncio.Event()
-
-    async def tick() -> None:
-        nonlocal worst
-        last = time.perf_counter()
-        while not done.is_set():
-            await asyncio.sleep(TICK)
-            now = time.perf_counter()
-            worst, last = max(worst, now - last), now
-
-    ticking = asyncio.create_task(tick())
-    await asyncio.to_thread(preview, text, MEASURED_TOKENS, COUNTER)
-    done.set()
-    await ticking
-    return worst - TICK
-
-
-def report_sizes(sizes: list[float], kinds: list[str]) -> None:
-    """Print time, memory and gaps by kind and size; each pair has a process of its own, so that peaks are apart."""
-    print(f"{'kind':10} {'size':>9} {'processor':>12} {'to SHA-256':>11} {'peak':>9} {'gap of an event loop':>21}")
-    for kind in kinds:
-        for size in sizes:
-            command = [sys.executable, __file__, "--one", kind, str(int(size * 1_000_000))]
-            row = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603 - this script
-            took, hashed, peak, gap = map(float, row.split())
-            print(
-                f"{kind:10} {size:6g} MB {took:10.3f} s {took / hashed:10.0f}x {peak:6.0f} MB {1000 * gap:18.0f} ms",
-                flush=True,
-            )
-
-
-async def prepared(kind: str) -> tuple[float, float]:
-    """Return the median seconds of a `prepare()` with a new result of a megabyte, and of its parts."""
-    text = made(kind, PREPARED_CHARS)
-    whole, parts = list[float](), list[float]()
-    with tempfile.TemporaryDirectory() as directory:
-        async with LocalWorkspace(directory) as workspace:
-            config = ContextConfig(preview_tokens=MEASURED_TOKENS)
-            window = ContextWindow(offloader=workspace, session_id="s", config=config, size=128_000)
-            await window.add({"role": "user", "content": "Go on."})
-            for number in range(REPEATS + 1):
-                call = {"id": f"call_{number}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
-                await window.add({"role": "assistant", "content": None, "tool_calls": [call]})
-                new = f"{number}{text}"  # each copy is a new result, so none is found by its hash
-                await window.add({"role": "tool", "tool_call_id": call["id"], "content": new})
-                whole.append(await timed(window.prepare))
-                parts.append(await timed(lambda new=new: write_and_show(Path(directory), new)))
-    return statistics.median(whole[1:]), statistics.median(parts[1:])  # the first starts the session
-
-
-async def timed(step: Callable[[], Awaitable[object]]) -> float:
-    """Return the seconds that *step* takes."""
-    began = time.perf_counter()
-    await step()
-    return time.perf_counter() - began
-
-
-async def write_and_show(folder: Path, text: str) -> None:
-    """Do what no `prepare()` of a new result can omit: hash it, store it and its view durably, show it."""
-    content, view = text.encode(), view_of(text)
-    hashlib.sha256(content).digest()
-    for file in [content] if view is None else [content, view.encode()]:
-        bare_publish(folder, file)()
-    stub(view or text, StoredResult("tool_result-1.txt", "", "", 0), MEASURED_TOKENS, COUNTER)
-
-
-def report_prepare(kinds: list[str]) -> None:
-    """Print the time of a `prepare()` with a new result by kind, and its ratio to the parts."""
-    for kind in kinds:
-        whole, parts = asyncio.run(prepared(kind))
-        print(f"{kind:10} {1000 * whole:8.1f} ms {1000 * parts:8.1f} ms of parts {whole / parts:6.2f}x", flush=True)
-
-
-def report_hostile() -> None:
-    """Print the processor time for hostile texts of one and two megabytes; a ratio of two is linear."""
-    preview("INFO warm\n" * 900 + "ERROR up\n", MEASURED_TOKENS, COUNTER)
-    for name, line in HOSTILE.items():
-        took = list[float]()
-        for size in (1_000_000, 2_000_000):
-            text = (line * (size // len(line) + 1))[:size]
-            began = time.process_time()
-            preview(text, MEASURED_TOKENS, COUNTER)
-            took.append(time.process_time() - began)
-        print(f"{name:26} {took[0]:8.3f} s {took[1]:8.3f} s  ratio {took[1] / took[0]:5.2f}", flush=True)
-
-
 def main() -> None:
     """Show all files in all ways, and print how much each way keeps."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--sizes", help="measure time and memory for these sizes in MB instead, such as 0.1,1,10")
-    parser.add_argument("--kinds", default=",".join(KINDS), help="the kinds of text to measure")
-    parser.add_argument("--prepare", action="store_true", help="measure a prepare() with a new result instead")
-    parser.add_argument("--hostile", action="store_true", help="measure hostile texts instead")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--max-tokens", type=int, default=300, help="tokens of a preview")
     parser.add_argument("--copies", type=int, default=3, help="copies of each file for each kind of anomaly")
     parser.add_argument("--only", action="append", help="measure only this way of showing; may be repeated")
     parser.add_argument("--verbose", action="store_true", help="name each anomaly that is not shown")
     args = parser.parse_args()
-    if args.one:
-        preview("INFO warm\n" * 900 + "ERROR up\n", MEASURED_TOKENS, COUNTER)
-        print(*measured(args.one[0], int(args.one[1])))
-        return
-    if args.sizes:
-        report_sizes(list(map(float, args.sizes.split(","))), args.kinds.split(","))
-        return
-    if args.prepare:
-        report_prepare(args.kinds.split(","))
-        return
-    if args.hostile:
-        report_hostile()
-        return
     files = [one for file in args.files for one in (sorted(file.rglob("*")) if file.is_dir() else [file])]
     texts = {name: text for file in files if file.is_file() for name, text in texts_of(file, args.max_tokens)}
     texts = {name: text for name, text in texts.items() if COUNTER.exceeds(text, args.max_tokens)}
