@@ -33,21 +33,16 @@ from buoyline.integrations.strands.results import (
 )
 from buoyline.integrations.strands.storage import FileStorage, FramedStorage, Workspace, WorkspaceStorage, attempted
 from buoyline.lookups.tools import (
-    LOOKUP_RULES,
     RETRIEVAL_DESCRIPTION,
     RETRIEVAL_PARAMETERS,
     RETRIEVAL_TOOL,
     retrieval_arguments,
 )
 from buoyline.messages import Media
-from buoyline.offloader import ToolRule
-from buoyline.offloader.policy import LEAST_USEFUL_TOKENS, rule_for
 from buoyline.offloader.protocol import abilities_of
 from buoyline.offloader.stub import reread_limit
-from buoyline.tokens import TokenCounter, default_counter
+from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_part
-from buoyline.tokens.o200k import counter_of
-from buoyline.window.events import OnEvent
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 logger = logging.getLogger(__name__)
@@ -103,12 +98,8 @@ class WorkspaceOffloader(Plugin):
         include_lookup_tools: bool = True,
         should_offload: ShouldOffload | None = None,
         evict_after_cycles: int | None = None,
-        tool_rules: Mapping[str, ToolRule] | None = None,
         max_media_bytes: int | None = MAX_MEDIA_BYTES,
         session_id: str | None = None,
-        storage_timeout_s: float | None = 60.0,
-        counter: TokenCounter | Callable[[str], int] | None = None,
-        on_event: OnEvent | None = None,
     ) -> None:
         """Set up the plugin; nothing is written before a result is offloaded.
 
@@ -127,13 +118,8 @@ class WorkspaceOffloader(Plugin):
                 raises, the result is offloaded, with a warning.
             evict_after_cycles: Unused cycles after which an entry of a storage with ``write`` and ``read`` is deleted;
                 None: never. A workspace on disk deletes nothing, and memory has its own number.
-            tool_rules: Limits and rules for single tools, by name or pattern; see `ToolRule`. With
-                ``{"*": ToolRule(keep_errors=True)}``, errors are kept.
             max_media_bytes: A larger image or document is offloaded whatever its tokens; None: by tokens alone.
             session_id: Of the workspace. Default: each agent's own.
-            storage_timeout_s: For one call of a storage that is not a workspace; None: any time.
-            counter: Counts previews. Default: exact, for ``o200k_base``.
-            on_event: Receives an event for each result that a workspace stores.
 
         Raises:
             ConfigError: A value cannot work, and which would. It is a ValueError.
@@ -143,9 +129,8 @@ class WorkspaceOffloader(Plugin):
             raise ConfigError("max_result_tokens", "must be positive")
         if not 0 <= preview_tokens < max_result_tokens:
             raise ConfigError("preview_tokens", "must be non-negative and less than max_result_tokens")
-        for name, value in (("max_media_bytes", max_media_bytes), ("storage_timeout_s", storage_timeout_s)):
-            if value is not None and value <= 0:
-                raise ConfigError(name, "must be positive, or None for no bound")
+        if max_media_bytes is not None and max_media_bytes <= 0:
+            raise ConfigError("max_media_bytes", "must be positive, or None for no bound")
         if evict_after_cycles is not None and evict_after_cycles < 1:
             raise ConfigError("evict_after_cycles", "must be a positive integer or None")
         self._storage = None if storage is None else as_storage(storage)
@@ -154,10 +139,9 @@ class WorkspaceOffloader(Plugin):
         self._answer_tokens = max(max_result_tokens, _LEAST_ANSWER_TOKENS)
         self._retrieval_tool = RETRIEVAL_TOOL if include_retrieval_tool else ""
         self._has_lookups, self._evict_after_cycles = include_lookup_tools, evict_after_cycles
-        self._should_offload, self._rules = should_offload, {**(tool_rules or {})}
+        self._should_offload = should_offload
         self._max_media_bytes, self._session_id = max_media_bytes, session_id
-        self._storage_timeout_s, self._on_event = storage_timeout_s, on_event
-        self._counter = counter_of(counter)
+        self._counter = default_counter()
         self._attachments: WeakKeyDictionary[Agent, Attachment] = WeakKeyDictionary()
 
     def init_agent(self, agent: Agent) -> None:
@@ -234,11 +218,9 @@ class WorkspaceOffloader(Plugin):
         if event.cancel_message is not None or event.retry or getattr(event.selected_tool, "delegate", False):
             return
         tool, attachment = event.tool_use.get("name", ""), self._attachment_of(event.agent)
-        # Answers of the plugin's own tools are not offloaded, whatever the rules say.
-        rule = rule_for(LOOKUP_RULES if tool in attachment.tools else self._rules, tool)
-        if rule.offload == "never" or (rule.keep_errors and event.result["status"] == "error"):
+        if tool in attachment.tools:
             return
-        found = await attempted(self._offloaded(event, attachment, rule))
+        found = await attempted(self._offloaded(event, attachment))
         if isinstance(found, Exception):
             logger.warning(
                 "failed to offload the result of %s, it stays in the context: %r", tool, found, exc_info=found
@@ -246,15 +228,11 @@ class WorkspaceOffloader(Plugin):
         elif found is not None:
             event.result = {**event.result, **found}  # type: ignore[typeddict-item]
 
-    async def _offloaded(
-        self, event: AfterToolCallEvent, attachment: Attachment, rule: ToolRule
-    ) -> NativeResult | None:
+    async def _offloaded(self, event: AfterToolCallEvent, attachment: Attachment) -> NativeResult | None:
         """Return what the agent sees in place of a result; None if it is kept."""
         native: NativeResult = event.result
         tokens, media = await self._measured(native, event.agent)
-        limit = rule.limit or self._max_result_tokens
-        if rule.offload == "always" and tokens > LEAST_USEFUL_TOKENS:
-            limit = min(limit, tokens - 1)
+        limit = self._max_result_tokens
         tool = event.tool_use.get("name", "")
         if (tokens <= limit and not media) or not await self._may_offload(tool, tokens):
             return None
@@ -264,7 +242,7 @@ class WorkspaceOffloader(Plugin):
             json.dumps(event.tool_use.get("input"), ensure_ascii=False, default=str),
             tokens,
             limit,
-            rule.preview_tokens or min(self._preview_tokens, limit - 1),
+            self._preview_tokens,
             reread_limit(window_of(event.agent), self._max_result_tokens),
             media,
         )
@@ -309,10 +287,9 @@ class WorkspaceOffloader(Plugin):
             storage, tool = self._storage_of(agent), self._retrieval_tool
             results: OffloadedResults
             if isinstance(storage, WorkspaceStorage):
-                results = WorkspaceResults(storage, self._counter, retrieval_tool=tool, on_event=self._on_event)
+                results = WorkspaceResults(storage, self._counter, retrieval_tool=tool)
             else:
-                timeout_s = self._storage_timeout_s
-                results = BlockResults(storage, self._counter, retrieval_tool=tool, timeout_s=timeout_s)
+                results = BlockResults(storage, self._counter, retrieval_tool=tool)
             found = self._attachments[agent] = Attachment(storage, results)
         return found
 

@@ -26,7 +26,6 @@ from buoyline.previews.preview import preview_of
 from buoyline.previews.source import TextSource
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
-from buoyline.window.events import OnEvent, ResultOffloaded, tell
 from buoyline.window.offloading import PartPlace, ResultOffloader
 from buoyline.window.plan import Choice
 from buoyline.window.state import entry_beside
@@ -101,12 +100,10 @@ class WorkspaceResults:
     agent reads back with its own tools is not stored again.
     """
 
-    def __init__(
-        self, storage: WorkspaceStorage, counter: TextCounter, *, retrieval_tool: str, on_event: OnEvent | None
-    ) -> None:
+    def __init__(self, storage: WorkspaceStorage, counter: TextCounter, *, retrieval_tool: str) -> None:
         """Store results in the session of *storage*; stubs name *retrieval_tool*, unless it is empty."""
         self._storage, self._counter = storage, counter
-        self._retrieval_tool, self._on_event = retrieval_tool, on_event
+        self._retrieval_tool = retrieval_tool
 
     async def offload(self, result: LargeResult) -> NativeResult | None:
         """Store the whole result durably, and return it with stubs in place of its large blocks; None if it is kept.
@@ -120,16 +117,15 @@ class WorkspaceResults:
             workspace.abilities(),
             session_id,
             self._counter,
-            has_listener=self._on_event is not None,
+            has_listener=False,
             retrieval_tool=self._retrieval_tool,
         )
         message = {"role": "user", "content": [{"toolResult": result.native}]}
         entry = given = await entry_beside(message, 0, self._counter, dialect="bedrock")
         source = workspace.reference_in(session_id, result.arguments)
-        events: list[ResultOffloaded] = []
         if result.large_media:
             places = [PartPlace(number, result=0) for number in sorted(result.large_media)]
-            entry = await offloader.offload_images(entry, places, events)
+            entry = await offloader.offload_images(entry, places, [])
         # The model's count has decided already, and ours may well be below its limit.
         tokens, limit = count_result(view_of(result.native), self._counter), None
         if source:
@@ -138,9 +134,7 @@ class WorkspaceResults:
             limit = max(min(result.limit, tokens - 1), 1)
         if limit is not None:
             max_tokens = min(max(result.preview_tokens, 1), limit)
-            entry = await offloader.replace(entry, {0: Choice(result.tool, max_tokens, source, limit)}, events)
-        for event in events:
-            tell(self._on_event, event)
+            entry = await offloader.replace(entry, {0: Choice(result.tool, max_tokens, source, limit)}, [])
         if entry is given:
             return None
         shown: NativeResult = entry.native["content"][0]["toolResult"]
@@ -234,21 +228,15 @@ class _StoredBlock(NamedTuple):
 class BlockResults:
     """Stores each large block of a result under a key of its own, ``<toolUseId>_<number>``."""
 
-    def __init__(
-        self, storage: BlockStorage, counter: TextCounter, *, retrieval_tool: str, timeout_s: float | None
-    ) -> None:
-        """Store blocks in *storage*; stubs name *retrieval_tool*, unless it is empty.
-
-        One call of the storage may take *timeout_s*; None: any time.
-        """
+    def __init__(self, storage: BlockStorage, counter: TextCounter, *, retrieval_tool: str) -> None:
+        """Store blocks in *storage*; stubs name *retrieval_tool*, unless it is empty."""
         self._storage, self._counter = storage, counter
-        self._retrieval_tool, self._timeout_s = retrieval_tool, timeout_s
+        self._retrieval_tool = retrieval_tool
 
     async def offload(self, result: LargeResult) -> NativeResult | None:
         """Store the large blocks, and return the result with a preview and their references; None if it is kept.
 
         Raises:
-            TimeoutError: The storage took too long.
             Exception: Whatever the storage raises.
         """
         parts = view_of(result.native).parts
@@ -259,8 +247,7 @@ class BlockResults:
         references: list[str] = []
         for block in blocks:
             key = f"{result.native['toolUseId']}_{block.number}"
-            storing = self._storage.store(key, block.content, block.content_type)
-            references.append(await asyncio.wait_for(storing, self._timeout_s))
+            references.append(await self._storage.store(key, block.content, block.content_type))
         texts, stub = [block.text for block in blocks if block.text is not None], ""
         if texts:
             text = join_texts(texts)
@@ -283,12 +270,11 @@ class BlockResults:
         Raises:
             NotFoundError: There is none.
             ConfigError: Lines of binary content are asked for, or lines beyond the end.
-            TimeoutError: The storage took too long.
         """
         storage = self._storage
         if isinstance(storage, FramedStorage) and _is_listed(call.reference, call.messages):
             storage = storage.with_session_of(call.reference)
-        return await asyncio.wait_for(self._retrieved(storage, call), self._timeout_s)
+        return await self._retrieved(storage, call)
 
     async def _retrieved(self, storage: BlockStorage, call: Retrieval) -> Blocks:
         reference = name = call.reference
