@@ -10,6 +10,7 @@ import pytest
 from buoyline import errors
 from buoyline.errors import (
     BuoylineError,
+    BusyError,
     ConfigError,
     ContextOverflowError,
     DocumentError,
@@ -37,6 +38,7 @@ EXAMPLES: list[tuple[BuoylineError, str]] = [
         ),
     ),
     (WorkspaceFull(errno.ENOSPC, "No space left on device", "/w/x"), "/w/x: No space left on device"),
+    (BusyError("s1", "prepare", "follow"), "window 's1' is at work in prepare(); call follow() after it"),
     (SummaryError("model", "lacks next_steps"), "summary by model: lacks next_steps"),
     (ContextOverflowError(12_345, 8_000, "the tools"), "12,345 tokens do not fit a window of 8,000: the tools"),
 ]

@@ -177,36 +177,3 @@ asyncio.run(write("parent"))
     held = [message["content"] for message in (await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")).messages]
     assert held == done.stdout.split()
     assert len(held) == 2, "only one window may continue a session"
-
-
-def test_a_window_whose_call_was_at_work_raises_in_the_child(tmp_path: Path) -> None:
-    program = """
-from buoyline import ContextWindow
-from buoyline.errors import StaleWindowError
-held, may_end = threading.Event(), threading.Event()
-async def ask(*_, **__):
-    held.set()
-    await asyncio.to_thread(may_end.wait)
-    return True
-window = ContextWindow(offloader=LocalWorkspace(sys.argv[1]), session_id="s1", should_offload=ask)
-asyncio.run(window.prepare())
-asyncio.run(window.add({"role": "tool", "tool_call_id": "c1", "content": "a row\\n" * 9_000}))
-thread = threading.Thread(target=lambda: asyncio.run(window.prepare()))
-thread.start()
-held.wait()
-child = os.fork()
-if not child:
-    signal.alarm(15)
-    may_end.set()
-    try:
-        asyncio.run(window.save())
-    except StaleWindowError:
-        os._exit(7)
-    os._exit(1)
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-may_end.set()
-thread.join()
-print(len(window.messages))
-"""
-    done = run(program, tmp_path)
-    assert done.stdout.split() == ["7", "1"], done.stderr

@@ -29,10 +29,10 @@ from buoyline.errors import (
     SummaryError,
 )
 from buoyline.inspect.replay import Replay, replay
+from buoyline.integrations.held_window import HeldContext, HeldWindow
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event, ResultOffloaded
-from buoyline.window.held_window import HeldContext, HeldWindow
 
 COUNTER = default_counter()
 
@@ -639,34 +639,6 @@ async def test_a_call_cancelled_at_any_moment_leaves_a_window_that_goes_on_and_l
         resumed = await ContextWindow.resume(workspace, "s1")
         assert (resumed.messages, resumed.added) == (opened.messages, len(sent))
         await workspace.close()
-
-
-@pytest.mark.parametrize("method", ["prepare", "save", "compress"])
-async def test_calls_of_several_tasks_write_and_archive_each_message_once(tmp_path: Path, method: str) -> None:
-    opened = window(tmp_path, size=2_000)
-    sent = [user(f"{number}: {words(60)}") for number in range(60)]
-    for number, message in enumerate(sent):
-        await opened.add(message)
-        if number % 10 == 9:
-            await asyncio.gather(opened.prepare(), getattr(opened, method)(), opened.compress(force=True))
-    workspace = LocalWorkspace(tmp_path, durability="off")
-
-    assert await stored_messages(workspace, opened) + opened._context.whole.messages.shown == sent
-    assert (await ContextWindow.resume(workspace, "s1")).added == len(sent)
-
-
-async def test_a_summarizer_may_save_the_window_that_asks_it(tmp_path: Path) -> None:
-    async def summarize(_request: SummaryRequest) -> str:
-        await opened.save()
-        return "They spoke of words."
-
-    opened = window(tmp_path, summarizer=summarize)
-    for number in range(20):
-        await opened.add(user(f"{number}: {words(60)}"))
-    summary = await asyncio.wait_for(opened.compress(before=19), 10)
-
-    assert summary is not None
-    assert not summary.fell_back
 
 
 async def stored_messages(workspace: LocalWorkspace, opened: ContextWindow) -> list[Any]:

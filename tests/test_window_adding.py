@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thirds import examples
@@ -10,6 +11,7 @@ from window_forms import FORMS, Form, words
 
 from buoyline import ContextWindow, MemoryWorkspace
 from buoyline.compression import SummaryRequest
+from buoyline.errors import BusyError
 from buoyline.messages.registry import dialect_named
 
 
@@ -75,3 +77,17 @@ def test_messages_added_while_a_model_summarizes_are_neither_lost_nor_parted(
         assert {result.call_id for view in views for result in view.results} <= called
 
     asyncio.run(life())
+
+
+async def test_a_second_call_is_refused_until_the_first_has_returned() -> None:
+    gate = Gate()
+    window = ContextWindow(session_id="s1", offloader=MemoryWorkspace(), size=4_000, summarizer=gate)
+    for message in said_of(FORMS[0], ["user"] * 20, 0):
+        await window.add(message)
+    compressing = asyncio.create_task(window.compress(force=True))
+    await gate.is_asked.wait()
+    with pytest.raises(BusyError, match=r"window 's1' is at work in compress\(\); call prepare\(\) after it"):
+        await window.prepare()
+    gate.may_answer.set()
+    assert await compressing is not None
+    assert await window.prepare()

@@ -313,7 +313,7 @@ async def test_messages_that_are_added_one_by_one_belong_to_the_list() -> None:
 
 
 async def test_messages_that_were_added_one_by_one_and_compacted_since_belong_to_the_list() -> None:
-    window, held = window_of(MemoryWorkspace(), 3_000), talk(0, 2, 20)
+    window, held = window_of(MemoryWorkspace(), 2_000), talk(0, 2, 20)
     await window.follow(held)
     await window.prepare()
     for message in talk(2, 40, 20):

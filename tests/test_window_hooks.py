@@ -114,31 +114,6 @@ async def test_a_hook_that_raises_when_a_window_is_resumed_can_be_passed_by_resu
     assert again.messages == window.messages
 
 
-async def test_what_a_predicate_kept_leaves_last_where_the_context_does_not_fit_also_after_a_resume(
-    tmp_path: Path,
-) -> None:
-    config = ContextConfig(tool_result_limit=1_000, turn_results_limit=9_000)
-    for first_size in (1_600, 9_000):
-        workspace = LocalWorkspace(tmp_path / str(first_size), durability="off")
-        window = ContextWindow(
-            session_id="s1", offloader=workspace, size=first_size, config=config, should_offload=keep_all
-        )
-        await window.add(FORM.calling("kept", "small"))
-        for message in FORM.answering({"kept": [words(600)], "small": [words(300)]}):
-            await window.add(message)
-        await window.save()
-        if first_size > 1_600:
-            window = await ContextWindow.resume(workspace, "s1", size=1_600)
-        _, kept, small = (str(message) for message in await window.prepare())
-        assert window.tokens <= 1_600
-        assert "offloaded" in small
-        assert "offloaded" not in kept
-
-
-def keep_all(*_: Any, **__: Any) -> bool:
-    return False
-
-
 async def test_a_notice_of_what_was_read_back_is_known_after_a_resume(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path, durability="off")
     config = ContextConfig(tool_result_limit=400, preview_tokens=200)

@@ -14,6 +14,7 @@ BuoylineError
 ├── NotFoundError          (LookupError)       a session, file or message does not exist
 ├── SessionExistsError     (FileExistsError)   the id of a new session is taken
 ├── StaleWindowError       (RuntimeError)      another writer has continued the session
+├── BusyError              (RuntimeError)      another call of the window has not returned yet
 ├── StorageError           (OSError)           the file system refused; errno and filename are kept
 │   ├── WorkspaceFull                          no space or file size left; nothing was changed
 │   └── LockTimeout        (TimeoutError)      another writer held the session for too long
@@ -35,6 +36,7 @@ from collections.abc import Sequence
 
 __all__ = [
     "BuoylineError",
+    "BusyError",
     "CompressionError",
     "ConfigError",
     "ConflictError",
@@ -249,6 +251,21 @@ class StaleWindowError(BuoylineError, RuntimeError):
     def __str__(self) -> str:
         """Return the reason and a way out."""
         return f"session {self.session_id!r}: {self.reason}; {self.hint}"
+
+
+class BusyError(BuoylineError, RuntimeError):
+    """Another call of the same window has not returned yet; a window does one thing at a time."""
+
+    def __init__(self, session_id: str, at_work: str, called: str) -> None:
+        """Keep the session, the method that is at work, and the one that was called."""
+        super().__init__(session_id, at_work, called)
+        self.session_id = session_id
+        self.at_work = at_work
+        self.called = called
+
+    def __str__(self) -> str:
+        """Return what is at work, and when to call."""
+        return f"window {self.session_id!r} is at work in {self.at_work}(); call {self.called}() after it"
 
 
 class StorageError(BuoylineError, OSError):

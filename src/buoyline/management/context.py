@@ -4,7 +4,7 @@ A manager is pure: it looks at a `ContextView` and returns actions. A `ContextEd
 window, carries them out.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
@@ -213,10 +213,6 @@ class ContextEditor(Protocol):
 
     def view(self) -> ContextView:
         """Return the present context."""
-        ...
-
-    async def decision(self, decision: Awaitable[Decision]) -> Decision:
-        """Wait for *decision* of a user's own manager, which may change the context meanwhile."""
         ...
 
     async def evict(self, action: Evict) -> ActionResult:

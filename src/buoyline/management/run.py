@@ -7,13 +7,11 @@ from buoyline.management.context import (
     ActionResult,
     ContextEditor,
     ContextView,
-    Decision,
     Evict,
     ManagerAction,
     Offload,
     Summarize,
 )
-from buoyline.management.custom import CustomManager
 from buoyline.management.model import ContextManagement, ManagerEntry
 from buoyline.management.rules import Hook
 
@@ -96,7 +94,7 @@ class _Running:
             idle = ManagerRun(hook, number, entry.manager.type_name, is_active=False, reason=rules)
             self.report.entries.append(idle)
             return
-        decision = await self._decision(entry, context)
+        decision = await entry.decide(context)
         done = [await self._carry_out(action) for action in decision.actions]
         after = self.view()
         self.report.entries.append(
@@ -113,13 +111,6 @@ class _Running:
                 tokens=(context.tokens, after.tokens),
             )
         )
-
-    async def _decision(self, entry: ManagerEntry, context: ContextView) -> Decision:
-        decision = entry.decide(context)
-        if not isinstance(entry.manager, CustomManager):
-            return await decision
-        self._view = None
-        return await self.editor.decision(decision)
 
     async def _carry_out(self, action: ManagerAction) -> ActionResult:
         self._view = None

@@ -19,7 +19,6 @@ from buoyline.window.events import (
     WindowResumed,
 )
 from buoyline.window.follower import Followed
-from buoyline.window.plan import OffloadCandidate, OffloadPredicate
 from buoyline.window.settings import WindowOptions
 from buoyline.window.window import ContextWindow
 
@@ -34,8 +33,6 @@ __all__ = [
     "Followed",
     "HistoryForked",
     "MessagesArchived",
-    "OffloadCandidate",
-    "OffloadPredicate",
     "OnEvent",
     "OverflowRecovered",
     "ResultOffloaded",

@@ -18,7 +18,7 @@ from buoyline.window.context import Change, Context, Extend, Replace
 from buoyline.window.events import ContextCompressed, MessagesArchived
 from buoyline.window.offloading import ResultOffloader
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of, situation_of
-from buoyline.window.tasks import GUARD, completed
+from buoyline.window.tasks import completed
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,6 @@ class Eviction:
         lasting = [messages[at] if messages[at].stays else replace(messages[at], pinned=True) for at in self.lasting]
         reinserted = [entry for entry in now.reinserted if entry.index in self.staying]
         reinserted += [messages[at] for at in self.reinserted]
-        first = messages.first + self.cut
         state = replace(
             now,
             prefix=now.prefix.extended(lasting),
@@ -56,7 +55,6 @@ class Eviction:
             reinserted=Messages.of(reinserted),
             messages=messages.without(self.cut),
             pins=now.pins.union(entry.index for entry in lasting if entry.pinned),
-            kept_whole=frozenset(place for place in now.kept_whole if place[0] >= first),
         )
         return Change(state, Replace(state), is_compaction=True)
 
@@ -176,13 +174,7 @@ class Compaction:
             state, cut, settings, reinserted_tokens, max_context_tokens=max_context_tokens
         )
         ready = await self.made(self.extent(cut), settings, focus, use_model=use_model, max_tokens=max_tokens)
-        if self.is_outdated(ready):
-            return None if self.context.state.summary is None else self.context.state.summary.summary
         return await self.show(ready, eviction)
-
-    def is_outdated(self, ready: Ready) -> bool:
-        """Return whether the summarizer has called the window, and a compaction has evicted what it summarized."""
-        return ready.summary.messages[0] != self.first
 
     def extent(self, cut: int) -> MessageRange:
         """Return the oldest *cut* messages; they keep their form from now on."""
@@ -213,7 +205,7 @@ class Compaction:
         compressor: Compressor | None = None,
         max_tokens: int | None = None,
     ) -> Ready:
-        """Archive *extent* and summarize it; the context stays as it is, unless the summarizer calls the window.
+        """Archive *extent* and summarize it; the context stays as it is.
 
         By default, the window's own compressor writes as many tokens as the budget allows.
 
@@ -228,16 +220,15 @@ class Compaction:
         state = self.context.whole
         if max_tokens is None:
             max_tokens = self.context.budget.summary_tokens(state, len(extent.messages), settings)
-        async with self.context.calls.lent():
-            summary = await (compressor or self.compressor).summarize(
-                extent,
-                place,
-                previous=state.summary.summary.draft if state.summary else None,
-                max_tokens=max_tokens,
-                config=settings,
-                focus=focus,
-                use_model=use_model,
-            )
+        summary = await (compressor or self.compressor).summarize(
+            extent,
+            place,
+            previous=state.summary.summary.draft if state.summary else None,
+            max_tokens=max_tokens,
+            config=settings,
+            focus=focus,
+            use_model=use_model,
+        )
         if summary.fell_back and self.requires_model:
             raise SummaryError(summary.draft.summarizer, f"{summary.fell_back}; the context is as it was")
         return Ready(summary, time.perf_counter() - began)
@@ -342,8 +333,7 @@ class Compaction:
             return Change(state, Replace(state), is_compaction=True)
 
         await context.commit(change)
-        with GUARD:
-            context.inbox = unpinned(context.inbox)
+        context.inbox = unpinned(context.inbox)
 
     async def _archive(self, extent: MessageRange) -> ArchiveLocation:
         self.results.warn_of_loss()

@@ -14,11 +14,10 @@ from buoyline.offloader import Abilities, ModelCall, StoredResult, WindowLog, Wi
 from buoyline.tokens import TextCounter
 from buoyline.tokens.usage import Usage
 from buoyline.window.budget import TokenBudget
-from buoyline.window.call_lock import CallLock
 from buoyline.window.events import OnEvent, ResultOffloaded
 from buoyline.window.plan import OffloadPlanner
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_of, view_of
-from buoyline.window.tasks import GUARD, SharedLock, completed
+from buoyline.window.tasks import completed
 
 PIN: Final = "pin"
 SUMMARY: Final = "summary"
@@ -184,7 +183,7 @@ class Context:
         state: The context as it is on disk.
         inbox: Messages that were added since.
         outbox: Events to emit; the caller of `commit` emits them afterwards.
-        calls: Held by a call of the window, and lent to the functions of users that it awaits.
+        at_work: The method of the window that has not returned yet; empty if there is none.
     """
 
     def __init__(self, log: ContextLog, budget: TokenBudget, planner: OffloadPlanner, tell: OnEvent) -> None:
@@ -196,8 +195,7 @@ class Context:
         self.budget = budget
         self.planner = planner
         self.tell = tell
-        self.calls = CallLock()
-        self._lock = SharedLock()
+        self.at_work = ""
         self._whole: tuple[State, Messages, State] | None = None
 
     @property
@@ -205,8 +203,7 @@ class Context:
         """The context with the messages that were added since it was written down."""
         known = self._whole
         if known is None or known[0] is not self.state or known[1] is not self.inbox:
-            with GUARD:
-                known = self._whole = (self.state, self.inbox, self.with_inbox(self.state))
+            known = self._whole = (self.state, self.inbox, self.with_inbox(self.state))
         return known[2]
 
     @property
@@ -220,10 +217,9 @@ class Context:
 
     def add(self, entry: Entry) -> Entry:
         """Let *entry* wait as the last of the added messages, whichever were added since it was made; return it."""
-        with GUARD:
-            entry = replace(entry, index=self.inbox.end)
-            self.inbox = self.inbox.extended([entry])
-            return entry
+        entry = replace(entry, index=self.inbox.end)
+        self.inbox = self.inbox.extended([entry])
+        return entry
 
     def begin(self, state: State) -> None:
         """Begin with the state that another process has written."""
@@ -252,30 +248,24 @@ class Context:
         return await completed(self._commit(build))
 
     async def _commit(self, build: Callable[[State], Change | None]) -> bool:
-        async with self._lock.held():
-            change = build(self.state)
-            if change is None:
-                return False
-            await self.log.apply(change.write)
-            before, end = self.state, change.state.messages.end
-            with GUARD:
-                self.state = change.state
-                count = end - self.inbox.first if change.discarded is None else change.discarded
-                self.inbox = self.inbox.without(count).renumbered(end)
-            self.outbox += change.events
-            if change.write is not None:
-                self._follow(before, change.write)
-            if change.is_compaction:
-                self.budget.usage.drop()
-            return True
+        change = build(self.state)
+        if change is None:
+            return False
+        await self.log.apply(change.write)
+        before, end = self.state, change.state.messages.end
+        self.state = change.state
+        count = end - self.inbox.first if change.discarded is None else change.discarded
+        self.inbox = self.inbox.without(count).renumbered(end)
+        self.outbox += change.events
+        if change.write is not None:
+            self._follow(before, change.write)
+        if change.is_compaction:
+            self.budget.usage.drop()
+        return True
 
     def _follow(self, before: State, write: Extend | Replace) -> None:
         """Note in the planner what was written, and hand results without their calls out as words."""
         planner, messages = self.planner, self.state.messages
-        # What the predicate keeps, as far as the context does not know that yet.
-        refused = [place for place, may_leave in planner.verdicts.items() if not may_leave]
-        if refused:
-            self.state = replace(self.state, kept_whole=self.state.kept_whole.union(refused))
         if isinstance(write, Replace):
             known = (*before.prefix, *before.reinserted, *before.messages)
             planner.note_archived(entry.message for entry in known if entry.index < messages.first)

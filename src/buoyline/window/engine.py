@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby, islice, product
 from typing import Final
@@ -64,7 +63,7 @@ class Engine:
         Raises:
             StaleWindowError: Another window has taken the session over.
             StorageError: The file system refused; the context is as it was.
-            Exception: Whatever *should_offload* or a manager raises; the context is as it was.
+            Exception: Whatever a manager raises; the context is as it was.
         """
         await self.compaction.finish()
         self.hooks.report = ManagementReport()
@@ -73,13 +72,8 @@ class Engine:
             await self.hooks.settle(document)
             return
         self.context.emit()
-        planner = self.context.planner
-        while new := self.context.inbox[:]:
-            async with nullcontext() if planner.should_offload is None else self.context.calls.lent():
-                choices = await planner.choose(new)
-            if self.context.inbox[: len(new)] == new:  # else the predicate has called the window, which wrote them
-                await completed(self._settle(new, choices))
-                return
+        if new := self.context.inbox[:]:
+            await completed(self._settle(new, self.context.planner.choose(new)))
 
     async def _settle(self, new: Sequence[Entry], choices: Mapping[int, Choices]) -> None:
         """Offload the chosen results of *new* messages, and write these; later messages wait for the next call."""
@@ -156,7 +150,7 @@ class Engine:
         """Shrink tool results that were kept, largest first, while the context takes more than *max_tokens*.
 
         First results become stubs, then stubs become bare stubs, then smaller results become bare stubs, too. Results
-        that a rule or the predicate keeps come last.
+        that a rule keeps come last.
         """
         if self.context.tokens <= max_tokens:
             return
@@ -175,7 +169,7 @@ class Engine:
                 if context.budget.tokens(context.with_inbox(draft.state)) <= max_tokens:
                     break
                 entry = draft.messages[position]
-                if context.planner.keeps(entry, draft.base.kept_whole) is not is_kept:
+                if context.planner.keeps(entry) is not is_kept:
                     continue
                 if step is None:
                     shrunk = await self.results.shrink(entry)

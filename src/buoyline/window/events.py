@@ -16,7 +16,6 @@ from buoyline.compression.summary import SummaryFellBack
 from buoyline.errors import ConfigError
 from buoyline.management import ManagementReport
 from buoyline.management.rules import Hook
-from buoyline.window.call_lock import without_loans
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +161,7 @@ def reporting(session_id: str, on_event: OnEvent | None) -> OnEvent:
 
     def report(event: Event) -> None:
         _log(session_id, event)
-        with without_loans():
-            tell(on_event, event)
+        tell(on_event, event)
 
     return report
 

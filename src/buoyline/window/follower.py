@@ -15,7 +15,6 @@ from buoyline.window.compaction import Compaction, Eviction
 from buoyline.window.context import Change, Replace, load_summaries
 from buoyline.window.events import HistoryForked
 from buoyline.window.state import Entry, Messages, State, is_in_words
-from buoyline.window.tasks import GUARD
 
 MessageKey: TypeAlias = Callable[[Any], str]
 """Returns what identifies a native message for life, such as its id; empty for a message without one."""
@@ -256,16 +255,14 @@ class ListFollower:
         first, gone = state.messages.first, [one.index for one in match.known[match.kept :] if one.index >= 0]
         index, reference = gone[0] if gone else context.inbox.end, ""
         keeps_head = index >= first and match.kept >= match.head
-        context.planner.forget(index)
         discarded = len(context.inbox)
         waiting = context.inbox[max(index - context.inbox.first, 0) :]  # nothing of it was ever written down
         if keeps_head and index >= state.messages.end:
             if state.messages.end:  # before that, the session does not exist
                 reference = await self._stored(waiting)
-            with GUARD:
-                kept = context.inbox[: index - context.inbox.first]
-                added = context.inbox.without(discarded).renumbered(index)  # while the others were stored
-                context.inbox = Messages.of([*kept, *added], context.inbox.first)
+            kept = context.inbox[: index - context.inbox.first]
+            added = context.inbox.without(discarded).renumbered(index)  # while the others were stored
+            context.inbox = Messages.of([*kept, *added], context.inbox.first)
         elif keeps_head and index > max(first, state.attempted_until):
             reference = await self._stored([*state.messages[index - first :], *waiting])
 
@@ -287,7 +284,6 @@ class ListFollower:
                     head,
                     messages=Messages(now.messages.end),
                     pins=frozenset(entry.index for entry in head.prefix if entry.pinned),
-                    kept_whole=frozenset(),
                     attempts=frozenset(),
                 )
                 return Change(left, Replace(left), is_compaction=True, discarded=discarded)

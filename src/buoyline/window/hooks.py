@@ -1,6 +1,6 @@
 """The hooks of a context-management document: its managers decide, and the engine of the window acts."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -13,7 +13,6 @@ from buoyline.management.context import (
     ActionResult,
     ContextEditor,
     ContextView,
-    Decision,
     Evict,
     Offload,
     Summarize,
@@ -121,13 +120,6 @@ class DocumentHooks:
             showing=self._showing,
         )
 
-    async def decision(self, decision: Awaitable[Decision]) -> Decision:
-        """Return *decision* of a user's own manager, unless it has called the window; see `ContextEditor`."""
-        draft = self.draft
-        async with self.context.calls.lent():
-            decided = await decision
-        return decided if self.draft is draft else Decision(reason="it has called the window itself")
-
     async def evict(self, action: Evict) -> ActionResult:
         """Archive messages, and evict them; see `ContextEditor`."""
         eviction = await self._eviction(action)
@@ -161,10 +153,6 @@ class DocumentHooks:
         max_tokens = budget.summary_tokens(self.context.whole, cut, config, reinserted_tokens)
         compressor = self._compressors.get(action.model)
         ready = await self._compaction.made(extent, config, compressor=compressor, max_tokens=max_tokens)
-        if self._compaction.is_outdated(ready):
-            self.draft = StateDraft.of(self.context.state)
-            words = "the summarizer has called the window, which compacted the context"
-            return ActionResult(words, is_reduced=self.view().tokens < before)
         summary = await self._compaction.show(ready, eviction)
         self.draft = StateDraft.of(self.context.state)
         if summary.fell_back:
@@ -177,12 +165,7 @@ class DocumentHooks:
         entry = self.draft.messages[action.position]
         if entry.index < self.context.state.attempted_until:
             return ActionResult(f"message {entry.index} stays: it is archived as it is", is_reduced=False)
-        draft = self.draft
-        async with self.context.calls.lent():
-            may_leave = await self._planner.may_leave(entry, action.result)
-        if not may_leave or self.draft is not draft:
-            return ActionResult(f"message {entry.index} stays: should_offload keeps it", is_reduced=False)
-        changed = await self._results.stand_in(entry, action.result, action.texts, action.write_stub, draft.events)
+        changed = await self._results.stand_in(entry, action.result, action.texts, action.write_stub, self.draft.events)
         if changed is entry:
             return ActionResult(
                 f"message {entry.index} stays: nothing of it may leave, or would be smaller", is_reduced=False

@@ -1,14 +1,9 @@
-"""The plan of which tool results of a turn are offloaded, and the user's say in it.
+"""The plan of which tool results of a turn are offloaded. Nothing is written here."""
 
-Nothing is written here. The plan for messages that were added together is complete before the first of them changes, so
-if a predicate raises, everything is as it was.
-"""
-
-import inspect
 from collections import ChainMap
-from collections.abc import Awaitable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from buoyline.compression import ContextConfig
 from buoyline.messages import Message, Text, ToolCall, ToolResult
@@ -27,31 +22,6 @@ from buoyline.window.state import Entry, Messages, Place, State
 
 _LEAST_CUT_TOKENS = 50
 """Without an offloader there is no path to name, and some text should stay next to the marker."""
-
-
-@dataclass(frozen=True, slots=True)
-class OffloadCandidate:
-    """A tool result that is about to be offloaded, for the predicate.
-
-    Attributes:
-        session_id: The session of the window.
-        message: Index of its message in the session, 0-based.
-        result: The result: text and other parts, the id of the call, and whether it is marked as an error.
-        arguments: Arguments of the call, as the model gave them; empty if the call is not known.
-    """
-
-    session_id: str
-    message: int
-    result: ToolResult
-    arguments: str
-
-
-class OffloadPredicate(Protocol):
-    """Decides whether a tool result that is about to be offloaded really is. Source: Strands' ``should_offload``."""
-
-    def __call__(self, tool_name: str, token_count: int, /, *, candidate: OffloadCandidate) -> bool | Awaitable[bool]:
-        """Return False to keep the result whole."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +47,10 @@ Choices = Mapping[int, Choice]
 
 class _Call(NamedTuple):
     name: str
-    arguments: str
     source: str
 
 
-_UNKNOWN = _Call("", "", "")
+_UNKNOWN = _Call("", "")
 
 _Calls: TypeAlias = MutableMapping[str, tuple[_Call, ...]]
 """The newest calls of each id, in the order of their message."""
@@ -113,7 +82,7 @@ class _Turn:
 
 @dataclass(slots=True)
 class OffloadPlanner:
-    """Plans which tool results are offloaded: by limits, rules, the budget of a turn, and a predicate.
+    """Plans which tool results are offloaded: by limits, rules, and the budget of a turn.
 
     It remembers the newest turn and the calls, so that a turn does not cost what the session has cost. `follow` updates
     both when the context changes.
@@ -125,8 +94,6 @@ class OffloadPlanner:
         calls: The newest calls of each id, including those of archived messages.
         archived: The ids of the archived calls. A call that follows a result with its id is none of them.
         turn: The newest turn.
-        verdicts: Answers about results that are not decided yet, so that no question is repeated after a failure.
-        answers: Answers to the managers of a context-management document, while this process has the window.
         turn_limits: Tokens of all results of a turn; re-reads are counted apart (True).
     """
 
@@ -136,13 +103,10 @@ class OffloadPlanner:
     counter: TextCounter
     stubs: Mapping[str, StoredResult]
     rereads: RereadCheck | None
-    should_offload: OffloadPredicate | None
     can_store: bool
     calls: _Calls = field(default_factory=dict[str, tuple[_Call, ...]])
     archived: set[str] = field(default_factory=set[str])
     turn: _Turn = field(default_factory=_Turn)
-    verdicts: dict[Place, bool] = field(default_factory=dict[Place, bool])
-    answers: dict[Place, bool] = field(default_factory=dict[Place, bool])
     turn_limits: dict[bool, int] = field(init=False)
     _rules: dict[str, ToolRule] = field(default_factory=dict[str, ToolRule])
     _read: dict[int, tuple[Message, _Calls]] = field(default_factory=dict[int, tuple[Message, _Calls]])
@@ -152,15 +116,11 @@ class OffloadPlanner:
         limit, reread = self.config.turn_limit(self.size), reread_limit(self.size, self.config.tool_result_limit)
         self.turn_limits = {False: limit, True: reread}
 
-    async def choose(self, entries: Sequence[Entry]) -> dict[int, Choices]:
+    def choose(self, entries: Sequence[Entry]) -> dict[int, Choices]:
         """Decide about all results of new *entries*; results of earlier messages keep their form.
 
         Returns:
             Choices by session index of the message; messages that stay as they are have no entry.
-
-        Raises:
-            TypeError: The predicate answered neither True nor False.
-            Exception: Whatever the predicate raises, with a note that names the result.
         """
         chosen: dict[int, dict[int, Choice]] = {}
         # Ids repeat: the same messages may be planned for again, and must then find the calls that they find now.
@@ -171,7 +131,7 @@ class OffloadPlanner:
                 new = [found for found in turn.new if bool(found.call.source) is is_reread]
                 if new:
                     limit, shown_tokens = self.turn_limits[is_reread], turn.shown_tokens.get(is_reread, 0)
-                    for (index, number), choice in await self._decided(new, limit, shown_tokens):
+                    for (index, number), choice in self._decided(new, limit, shown_tokens):
                         chosen.setdefault(index, {})[number] = choice
         return dict(chosen)
 
@@ -186,7 +146,6 @@ class OffloadPlanner:
             turn.new = []
             self.turn = turn
         self.calls.update(calls.maps[0])
-        self.verdicts.clear()
         self._read.clear()
 
     def restart(self, messages: Messages) -> None:
@@ -194,37 +153,28 @@ class OffloadPlanner:
         self.turn = _Turn()
         self.follow(messages[max(messages.turn_at(len(messages)) - 1, 0) :])
 
-    def recall(self, messages: Messages, *, is_managed: bool) -> tuple[dict[str, StoredResult], frozenset[Place]]:
+    def recall(self, messages: Messages) -> dict[str, StoredResult]:
         """Note all messages of a window that another process has written.
 
-        If the window *is_managed* by a document, a result is whole since no manager has chosen it.
-
         Returns:
-            The re-reads that were cut to a notice, by notice, since the journal has no record of them; and the results
-            that the predicate kept.
+            The re-reads that were cut to a notice, by notice, since the journal has no record of them.
         """
         notices: dict[str, StoredResult] = {}
-        kept_whole: list[Place] = []
         for entry in messages:
             self.calls.update(self._calls_of(entry.message))
-            for number, result in enumerate(entry.message.results):
+            for result in entry.message.results:
                 source = self._last_call(result).source
                 if source:
                     known = StoredResult(source)
                     texts = (part.text for part in result.parts if isinstance(part, Text))
                     notices.update((text, known) for text in texts if is_reread_notice(text, source))
-                elif not is_managed and self.can_store:
-                    # The disk does not say why a result above its limit was kept.
-                    limit = self._rule_of(result).limit or self.config.tool_result_limit
-                    if is_too_large(self._given(result), limit, self.counter):
-                        kept_whole.append((entry.index, number))
         self.restart(messages)
-        return notices, frozenset(kept_whole)
+        return notices
 
     def held_limit(self, call: ToolCall) -> int:
         """Return the tokens up to which streamed output becomes a message like any other.
 
-        More than that is offloaded at once, and the predicate is not asked. If a rule keeps results whole, and for
+        More than that is offloaded at once. If a rule keeps results whole, and for
         re-reads, the limit is that of the re-reads of a turn: no window has room for more.
         """
         rule = self._rule(call.name)
@@ -246,7 +196,7 @@ class OffloadPlanner:
         return min(wanted, room) if room >= min(wanted, LEAST_STUB_TOKENS) else 1
 
     def over(self, entry: Entry, limit: int, max_tokens: int) -> Choices:
-        """Choose every result of *entry* above *limit* tokens, even if a rule or the predicate keeps it."""
+        """Choose every result of *entry* above *limit* tokens, even if a rule keeps it."""
         found: dict[int, Choice] = {}
         for number, result in enumerate(entry.message.results):
             if is_too_large(self._given(result), limit, self.counter):
@@ -288,38 +238,14 @@ class OffloadPlanner:
         changed = {at: new for at, old in enumerate(state.messages) if (new := shown(old)) is not old}
         return replace(state, messages=state.messages.changed(changed))
 
-    def forget(self, index: int) -> None:
-        """Forget the answers about messages from the session *index* on: others get these indexes."""
-        for answers in (self.verdicts, self.answers):
-            for place in [place for place in answers if place[0] >= index]:
-                del answers[place]
-
     def known_of(self, result: ToolResult) -> tuple[str, str]:
         """Return the tool of *result*, and the reference that it read again; both may be empty."""
         call = self._last_call(result)
         return result.name or call.name, call.source
 
-    async def may_leave(self, entry: Entry, number: int) -> bool:
-        """Ask the predicate about a result, unless it has answered, or a stub is in the result.
-
-        Raises:
-            TypeError: The predicate answered neither True nor False.
-            Exception: Whatever it raises, with a note that names the result.
-        """
-        result, place = entry.message.results[number], (entry.index, number)
-        call = self._last_call(result)
-        if self.should_offload is None or call.source or self._given(result) is not result:
-            return True
-        if place not in self.answers:
-            self.answers[place] = await self._ask(_Result(result, place, call, result.name or call.name))
-        return self.answers[place]
-
-    def keeps(self, entry: Entry, kept_whole: Collection[Place]) -> bool:
-        """Return whether a rule or the predicate keeps a result of *entry*, as long as the context fits."""
-        return any(
-            (entry.index, number) in kept_whole or _is_kept(result, self._rule_of(result))
-            for number, result in enumerate(entry.message.results)
-        )
+    def keeps(self, entry: Entry) -> bool:
+        """Return whether a rule keeps a result of *entry*, as long as the context fits."""
+        return any(_is_kept(result, self._rule_of(result)) for result in entry.message.results)
 
     def _turns(self, entries: Sequence[Entry], calls: _Calls) -> list[_Turn]:
         """Return the current turn and those that begin, each with the results that *entries* add to it."""
@@ -345,7 +271,7 @@ class OffloadPlanner:
             return known[1]
         noted: _Calls = {}
         for call in message.calls:
-            made = _Call(call.name, call.arguments if self.should_offload else "", self._source(call.arguments))
+            made = _Call(call.name, self._source(call.arguments))
             noted[call.call_id] = (*noted.get(call.call_id, ()), made)
         if self.rereads is not None:  # otherwise the next stub may change the answer
             self._read[id(message)] = message, noted
@@ -369,27 +295,19 @@ class OffloadPlanner:
     def _rule_of(self, result: ToolResult) -> ToolRule:
         return self._rule(result.name or self._last_call(result).name)
 
-    async def _decided(self, new: list[_Result], limit: int, shown_tokens: int) -> list[tuple[Place, Choice]]:
-        """Decide about the new results of one turn; each refusal counts before the next question."""
+    def _decided(self, new: list[_Result], limit: int, shown_tokens: int) -> Iterator[tuple[Place, Choice]]:
+        """Decide about the new results of one turn."""
         least = LEAST_STUB_TOKENS if self.can_store else _LEAST_CUT_TOKENS
-        while True:
-            budgets = stub_budgets([self._weighed(found, limit) for found in new], limit - shown_tokens, least=least)
-            choices: list[tuple[Place, Choice]] = []
-            for at, most in budgets.items():
-                found = new[at]
-                if self.should_offload is None or found.call.source or found.place in self.verdicts:
-                    preview_tokens = self._rule(found.tool).preview_tokens
-                    stub_tokens = min(most, preview_tokens or most)
-                    choices.append((found.place, Choice(found.tool, stub_tokens, found.call.source, most)))
-                else:
-                    self.verdicts[found.place] = await self._ask(found)
-            if len(choices) == len(budgets):
-                return choices
+        weighed = [self._weighed(found, limit) for found in new]
+        for at, most in stub_budgets(weighed, limit - shown_tokens, least=least).items():
+            found = new[at]
+            stub_tokens = min(most, self._rule(found.tool).preview_tokens or most)
+            yield found.place, Choice(found.tool, stub_tokens, found.call.source, most)
 
     def _weighed(self, found: _Result, turn_limit: int) -> TurnResult:
         rule, result = self._rule(found.tool), found.result
         is_ours = self._given(result) is not result
-        if is_ours or self.verdicts.get(found.place) is False or _is_kept(result, rule):
+        if is_ours or _is_kept(result, rule):
             return TurnResult(count_result(result, self.counter), 0, is_fixed=True)
         limit = turn_limit if found.call.source else rule.limit or self.config.tool_result_limit
         # Small blocks may stay next to the stub of a large one, up to the limit of the whole.
@@ -405,21 +323,6 @@ class OffloadPlanner:
         """Return *result* without stubs and reference lines."""
         parts = [part for part in result.parts if not isinstance(part, Text) or part.text not in self.stubs]
         return result if len(parts) == len(result.parts) else replace(result, parts=tuple(parts))
-
-    async def _ask(self, found: _Result) -> bool:
-        if self.should_offload is None:
-            return True
-        candidate = OffloadCandidate(self.session_id, found.place[0], found.result, found.call.arguments)
-        tokens = count_result(found.result, self.counter)
-        try:
-            answer = self.should_offload(found.tool, tokens, candidate=candidate)
-            verdict: object = await answer if inspect.isawaitable(answer) else answer
-        except Exception as error:
-            error.add_note(f"raised by should_offload about a result of {found.tool!r} ({tokens:,} tokens)")
-            raise
-        if not isinstance(verdict, bool):
-            raise TypeError(f"should_offload must answer with True or False, not {type(verdict).__name__}")
-        return verdict
 
 
 def _is_kept(result: ToolResult, rule: ToolRule) -> bool:

@@ -17,7 +17,6 @@ from buoyline.offloader.protocol import instead_of
 from buoyline.tokens import TokenCounter, context_size
 from buoyline.tokens.models import max_output as max_output_of
 from buoyline.window.budget import TokenBudget
-from buoyline.window.plan import OffloadPredicate
 from buoyline.workspace import LocalWorkspace
 
 _USUAL_SIZE = 128_000
@@ -33,11 +32,6 @@ class WindowOptions(TypedDict, total=False):
         management: A context-management document in place of the limits in *config*: a name, a file, JSON values, or a
             `ContextManagement`; see docs/context-management.md.
         summarizers: Further summarizers, by the ``summarization_model_id`` of documents.
-        should_offload: Asked once about each result that a limit, a rule or the budget of its turn would offload, with
-            the tool's name, the tokens and an `OffloadCandidate`. If it answers False, the result stays whole. It may
-            be asynchronous. It is not asked about a re-read, about output that came piece by piece and went to a file,
-            or if the context does not fit the window otherwise. If it raises, `prepare` and `save` do, and the context
-            is as it was. (Source: Strands, which logs a warning then, and offloads.)
         counter: Counts the tokens of a text. Default: exactly, for ``o200k_base``.
         dialect: Form of all messages, e.g. ``"anthropic"``. Default: detected for each message. With `resume`, the form
             in which messages are handed out: those of another form are converted; on disk they stay as they are.
@@ -46,7 +40,6 @@ class WindowOptions(TypedDict, total=False):
     max_output_tokens: int | None
     management: "Management | None"
     summarizers: Mapping[str, Summarizer | SummaryFunction] | None
-    should_offload: OffloadPredicate | None
     counter: TokenCounter | Callable[[str], int] | None
     dialect: str | None
 

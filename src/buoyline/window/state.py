@@ -23,7 +23,7 @@ from buoyline.messages.model import Part, join_texts, text_in
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
-from buoyline.window.tasks import GUARD, beside
+from buoyline.window.tasks import beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,14 +303,13 @@ class Messages(Sequence[Entry]):
         """Return these messages and the *new* ones behind them."""
         added = list(new)
         entries, shown, end = self._entries, self._shown, self._count + len(added)
-        with GUARD:  # other threads may append to the same list
-            known = entries[self._count : end]
-            # Other messages may have been appended meanwhile, such as the same ones before they were written down.
-            if self._count == 0 or not all(map(operator.is_, known, added)):
-                entries, shown, known = entries[: self._count], shown[: self._count], []
-            for entry in added[len(known) :]:
-                entries.append(entry)
-                shown.append(entry.shown)
+        known = entries[self._count : end]
+        # Other messages may have been appended meanwhile, such as the same ones before they were written down.
+        if self._count == 0 or not all(map(operator.is_, known, added)):
+            entries, shown, known = entries[: self._count], shown[: self._count], []
+        for entry in added[len(known) :]:
+            entries.append(entry)
+            shown.append(entry.shown)
         return self._with(entries, shown, end, (), added)
 
     def changed(self, changes: Mapping[int, Entry]) -> "Messages":
@@ -404,7 +403,6 @@ class State:
         reinserted: Archived messages that are in the context for now, such as the user's newest words.
         messages: The messages that are not archived, or whose compaction has not ended.
         pins: Session indexes of pinned messages.
-        kept_whole: Results that the predicate keeps, whatever the limits.
         archived_until: The archive holds the messages before this session index.
         attempts: Ends of attempts to archive of which it is not known whether they succeeded.
         batches: References of the archived batches, if the offloader gives each its own.
@@ -416,7 +414,6 @@ class State:
     reinserted: Messages = Messages()
     messages: Messages = Messages()
     pins: frozenset[int] = frozenset()
-    kept_whole: frozenset[Place] = frozenset()
     archived_until: int = 0
     attempts: frozenset[int] = frozenset()
     batches: tuple[BatchReference, ...] = ()
@@ -481,7 +478,6 @@ class State:
             self,
             messages=self.messages.until(index - self.messages.first),
             pins=frozenset(pin for pin in self.pins if pin < index),
-            kept_whole=frozenset(place for place in self.kept_whole if place[0] < index),
         )
 
 

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeAlias, TypeVar, Unpack
 
 from buoyline.compression.config import ContextConfig, config_of, require_focus
-from buoyline.errors import NotFoundError
+from buoyline.errors import BusyError, NotFoundError
 from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.settings import explained
 from buoyline.messages import Converted, convert
@@ -63,16 +63,21 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _in_turn(
+def _alone(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    """Let a call wait for the others; see `CallLock`."""
+    """Refuse a call while another one is at work: two at once would write, and archive, the same messages twice."""
 
     @wraps(method)
     async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         context: Context = self._context
-        async with context.calls.held():
+        if context.at_work:
+            raise BusyError(self.session_id, context.at_work, method.__name__)
+        context.at_work = method.__name__
+        try:
             return await method(self, *args, **kwargs)
+        finally:
+            context.at_work = ""
 
     return call
 
@@ -100,11 +105,12 @@ class ContextWindow:
     Advanced arguments are those of `WindowOptions`.
 
     `prepare` replaces large results with stubs and the oldest messages with
-    a summary; all others are the objects that were added. Calls of all tasks
-    and threads wait for each other, `add` for none. If one raises, the
-    context is as it was: `StorageError` if the file system refused,
-    `StaleWindowError` if another window took the session over, or an error of
-    your own functions. See docs/window.md and docs/settings.md.
+    a summary; all others are the objects that were added. A window does one
+    thing at a time: a call during another one raises `BusyError`; only `add`
+    may come at any time. If a call raises, the context is as it was:
+    `StorageError` if the file system refused, `StaleWindowError` if another
+    window took the session over, or an error of your own functions. See
+    docs/window.md and docs/settings.md.
     """
 
     _records_stubs_late = True
@@ -128,12 +134,10 @@ class ContextWindow:
         require_known(advanced)
         self.size = size_of(size, model)
         require_methods("offloader", offloader, "offload_context", "offload_tool_result")
-        should_offload, counter = advanced.get("should_offload"), advanced.get("counter")
         dialect, management = advanced.get("dialect"), advanced.get("management")
-        require_methods("should_offload", should_offload, "__call__")
         require_methods("summarizers", advanced.get("summarizers"), "items")
         self.session_id = session_id
-        counter_ = counter_of(counter)
+        counter = counter_of(advanced.get("counter"))
         abilities = self._abilities = abilities_of(offloader)
         self.config = config_of(config)
         self.max_output_tokens = output_room(
@@ -141,18 +145,17 @@ class ContextWindow:
         )
         self._offloader = offloader
         self._dialect = None if dialect is None else dialect_named(dialect).name
-        results = ResultOffloader(offloader, abilities, session_id, counter_, has_listener=on_event is not None)
+        results = ResultOffloader(offloader, abilities, session_id, counter, has_listener=on_event is not None)
         planner = OffloadPlanner(
             session_id,
             self.config,
             self.size,
-            counter_,
+            counter,
             results.stubs,
             abilities.rereads,
-            should_offload,
             can_store=offloader is not None,
         )
-        budget = TokenBudget(self.size, self.max_output_tokens, counter_, system, tools_of(tools))
+        budget = TokenBudget(self.size, self.max_output_tokens, counter, system, tools_of(tools))
         log = ContextLog(abilities.windows, session_id)
         if self._records_stubs_late and abilities.windows is not None and abilities.results is not None:
             results.waiting = log.stubs
@@ -304,7 +307,7 @@ class ContextWindow:
         )
         return self._context.add(replace(entry, added=added))
 
-    @_in_turn
+    @_alone
     async def follow(self, messages: "Sequence[Any]", *, key: "MessageKey | None" = None) -> "Followed":
         """Take over the list that a framework owns, before each `prepare`.
 
@@ -343,7 +346,7 @@ class ContextWindow:
 
         await held.fill(output, add, max_bytes=max_bytes, keep_partial=keep_partial)
 
-    @_in_turn
+    @_alone
     async def prepare(self, management: "Management | None" = None) -> "list[Any]":
         """Return the messages for the next model call.
 
@@ -370,7 +373,7 @@ class ContextWindow:
         self._context.log.note_usage(usage, model_of(response))
         return True
 
-    @_in_turn
+    @_alone
     async def save(self) -> None:
         """Write added messages and usage down, if no `prepare` follows."""
         await self._settle(self.management)
@@ -395,7 +398,7 @@ class ContextWindow:
         """Count these from now on as the system prompt and tools of each request."""
         self._context.budget.send_beside(system, list(tools))
 
-    @_in_turn
+    @_alone
     async def unpin(self, *indexes: int) -> None:
         """Unpin messages, by session index. Raises `NotFoundError`."""
         await self._engine.compaction.unpin(indexes)
@@ -409,7 +412,7 @@ class ContextWindow:
         self._engine.asked = (focus, self._engine.compaction.first)
         return decided
 
-    @_in_turn
+    @_alone
     async def compress(
         self,
         *,
@@ -430,7 +433,7 @@ class ContextWindow:
         cut = None if before is None else compaction.cut_before(before)
         return await compaction.compact(settings, focus or "", cut=cut)
 
-    @_in_turn
+    @_alone
     async def recover_from_overflow(self, error: BaseException | None = None) -> "list[Any]":
         """Shrink the context by a tenth after the provider refused it."""
         await self._settle(self.management)
@@ -511,9 +514,8 @@ class ContextWindow:
         self._unread_until = state.messages.first
         context.planner.note_archived(entry.message for entry in state.leading)
         await self._know_calls(state)
-        notices, kept_whole = context.planner.recall(state.messages, is_managed=self.management is not None)
-        results.stubs.update(notices)
-        context.begin(context.planner.with_late_results(replace(state, kept_whole=kept_whole)))
+        results.stubs.update(context.planner.recall(state.messages))
+        context.begin(context.planner.with_late_results(state))
         await self._engine.compaction.finish_of(summaries)
 
 

@@ -25,6 +25,7 @@ from buoyline.compression import Summary
 from buoyline.compression.summary import BatchReference
 from buoyline.errors import BuoylineError, NotFoundError, SessionExistsError, StaleWindowError
 from buoyline.integrations.agentscope.agents import Piece, beginning, last_cut, pieces_of
+from buoyline.integrations.held_window import hand_over
 from buoyline.messages import Message, Text
 from buoyline.messages.jsonl import is_array, is_object
 from buoyline.messages.model import Note
@@ -33,7 +34,6 @@ from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog
 from buoyline.tokens import TextCounter
 from buoyline.window.budget import TokenBudget
 from buoyline.window.context import PIN, SUMMARY, ContextLog, Extend, Replace, kind_of, stored_summary
-from buoyline.window.held_window import hand_over
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_beside
 
 logger = logging.getLogger(__name__)

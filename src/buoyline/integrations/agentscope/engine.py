@@ -439,7 +439,7 @@ class AgentContexts:
         budget.usage.scale = min(max(scale, _MIN_SCALE), _MAX_SCALE)
         memory.budget = budget
         planner, results = bench.offloading(session_id, settings, size, await self._stubs(memory, held.state))
-        results.stubs.update(planner.recall(held.state.messages, is_managed=True)[0])
+        results.stubs.update(planner.recall(held.state.messages))
         engine = AgentEngine(
             Context(memory.log, budget, planner, reporting(session_id, bench.on_event)),
             results,

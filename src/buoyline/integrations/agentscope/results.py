@@ -107,7 +107,7 @@ class ResultIntake:
         config = self._bench.settings.for_results(limit)
         planner, results = self._bench.offloading(agent.state.session_id, config, agent.model.context_size, {})
         called = replace(entry, message=Message("assistant", (ToolCall(call.id, call.name, call.input),)))
-        choices = await planner.choose([called, entry])
+        choices = planner.choose([called, entry])
         left = await results.replace(entry, choices.get(entry.index, {}), events)
         # Nobody has to look these texts up to know which of them are stubs.
         memory.stubs |= results.stubs

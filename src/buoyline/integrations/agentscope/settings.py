@@ -126,7 +126,7 @@ class Workbench:
     ) -> tuple[OffloadPlanner, ResultOffloader]:
         """Return the parts of an engine that choose results and offload them; both know the *stubs*."""
         rereads, counter, has_listener = self.abilities.rereads, self.counter, self.on_event is not None
-        planner = OffloadPlanner(session_id, config, size, counter, stubs, rereads, None, can_store=True)
+        planner = OffloadPlanner(session_id, config, size, counter, stubs, rereads, can_store=True)
         offloader = BlockOffloader(self.offloader) if self.abilities.results is None else self.offloader
         results = ResultOffloader(
             offloader, self.abilities, session_id, counter, has_listener=has_listener, stubs=stubs

@@ -19,6 +19,8 @@ from strands.hooks import (
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.errors import BuoylineError, ConfigError
+from buoyline.integrations.held_window import Handover, HeldContext, hand_over
+from buoyline.integrations.strands.call_lock import CallLock
 from buoyline.integrations.strands.callbacks import guarded_counter, guarded_offloader, run_apart
 from buoyline.integrations.strands.followed import AgentWindow, FollowedHistory
 from buoyline.integrations.strands.history import DIALECT, history_of, session_of
@@ -26,8 +28,6 @@ from buoyline.integrations.strands.plugin import workspace_of
 from buoyline.messages.jsonl import is_object
 from buoyline.offloader import Offloader
 from buoyline.tokens import TextCounter, TokenCounter
-from buoyline.window.call_lock import CallLock
-from buoyline.window.held_window import Handover, HeldContext, hand_over
 from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from buoyline.compression import Compressor, ContextConfig, Summary
 from buoyline.compression.summary import summary_from
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import StaleWindowError, UsageError
+from buoyline.integrations.held_window import HeldContext, HeldWindow
 from buoyline.integrations.strands.history import DIALECT, NativeMessage, durable_key, key_of
 from buoyline.management import ContextManagement
 from buoyline.messages import Text
@@ -23,7 +24,6 @@ from buoyline.offloader.policy import WORTH_OFFLOADING_TOKENS
 from buoyline.tokens.messages import count_message, count_result
 from buoyline.window.compaction import Eviction, Ready
 from buoyline.window.context import StateDraft
-from buoyline.window.held_window import HeldContext, HeldWindow
 from buoyline.window.plan import Choice
 from buoyline.window.state import Entry
 from buoyline.window.tasks import completed

@@ -16,6 +16,7 @@ from buoyline.compression.config import LEAST_SUMMARY_TOKENS, SMALL_SUMMARY_TOKE
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError
+from buoyline.integrations.held_window import Handover, HeldContext
 from buoyline.integrations.strands.callbacks import guarded_summarizer
 from buoyline.integrations.strands.conversation import FAILURES, LEAST_GAIN, WorkspaceConversationManager
 from buoyline.integrations.strands.followed import AgentWindow, FollowedHistory
@@ -36,7 +37,6 @@ from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
 from buoyline.window.compaction import Eviction, Ready
 from buoyline.window.context import AGAIN, NOTICE, PIN, SUMMARY
-from buoyline.window.held_window import Handover, HeldContext
 from buoyline.window.state import Entry
 
 if TYPE_CHECKING:

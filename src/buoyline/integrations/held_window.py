@@ -111,9 +111,8 @@ class HeldWindow(ContextWindow):
         state = replace(await asyncio.to_thread(self._state_of, held), archived_until=archived)
         stubs = self._engine.results.stubs
         stubs.update(await stubs_in(state, self._abilities, self.session_id))
-        notices, kept_whole = self._context.planner.recall(state.messages, is_managed=True)
-        stubs.update(notices)
-        self._context.begin(replace(state, kept_whole=kept_whole))
+        stubs.update(self._context.planner.recall(state.messages))
+        self._context.begin(state)
         self._context.budget.usage.drop()
         await self._context.log.apply(Replace(self._context.state))
         return state.messages.first
