@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import math
-import pydoc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -1058,15 +1056,6 @@ async def test_a_context_that_comes_back_has_all_facts_of_its_summary(tmp_path: 
     back = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
     await back.adopt(replace(held.held, summary=few), lambda _: "")
     assert back.held.summary == whole
-
-
-def test_the_help_of_a_window_fits_two_screens() -> None:
-    """An example first, everyday and advanced arguments apart, and short names of types."""
-    shown = pydoc.plain(pydoc.render_doc(ContextWindow)).splitlines()
-    rows = sum(max(math.ceil(len(line) / 80), 1) for line in shown)
-    assert rows <= 148
-    assert shown.index(" |  Example:") < shown.index(" |  Everyday arguments:") < 20
-    assert not [line for line in shown[1:] if "buoyline." in line]
 
 
 def test_an_unknown_argument_is_refused() -> None:
