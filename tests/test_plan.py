@@ -308,3 +308,12 @@ def test_a_call_that_the_provider_answers_itself_is_not_parted_from_a_result_tha
     messages = [detect(message).view(message) for message in native]
     assert legal_cuts(messages) == [1, 6]
     assert legal_cuts(messages[:5]) == [1]
+
+
+def test_a_cut_is_before_a_message_of_the_model_if_roles_alternate() -> None:
+    talk = [Message(role, (Text(role),)) for role in ("user", "assistant")] * 4
+    counts = [10] * len(talk)
+    assert plan(talk, counts, max_kept_tokens=40).cut == 4
+    assert plan(talk, counts, max_kept_tokens=40, before_model=True).cut == 3
+    users = [Message("user", (Text("go on"),))] * 8
+    assert plan(users, counts, max_kept_tokens=40, before_model=True).cut == 4

@@ -30,7 +30,14 @@ class Plan:
     reason: str
 
 
-def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens: int, at_least: int = 0) -> Plan:
+def plan(
+    messages: Sequence[Message],
+    counts: Sequence[int],
+    *,
+    max_kept_tokens: int,
+    at_least: int = 0,
+    before_model: bool = False,
+) -> Plan:
     """Archive as few messages as bring the rest to *max_kept_tokens*.
 
     The newest message is kept together with its call or results, even if it alone takes more. A call that waits for its
@@ -39,7 +46,8 @@ def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens:
     since their results are coming in.
 
     *messages* are those behind the prefix, and *counts* their tokens. *at_least* must be archived, because they already
-    are. The cut is 0 if no message may be archived.
+    are. The cut is 0 if no message may be archived. With *before_model*, it is before a message of the model's if the
+    cut or one next to it is.
     """
     archived_tokens = [0, *accumulate(counts)]
     total_tokens = archived_tokens[-1]
@@ -49,6 +57,7 @@ def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens:
         cuts = [cut for cut in legal_cuts(messages, hold_pending=hold_pending) if at_least <= cut <= awaited]
         cut = next((cut for cut in cuts if archived_tokens[cut] >= total_tokens - max_kept_tokens), None)
         if cut is not None:
+            cut = _near_model(cuts, cut, messages) if before_model else cut
             reason = f"the newest {len(messages) - cut} fit {max_kept_tokens:,} tokens"
             return Plan(cut, archived_tokens[cut], total_tokens - archived_tokens[cut], reason)
     if not cuts:
@@ -56,6 +65,13 @@ def plan(messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens:
     cut = cuts[-1]
     reason = f"the newest {len(messages) - cut} belong together"
     return Plan(cut, archived_tokens[cut], total_tokens - archived_tokens[cut], reason)
+
+
+def _near_model(cuts: Sequence[int], cut: int, messages: Sequence[Message]) -> int:
+    """Return *cut*, or the one before or behind it, that is before a message of the model's; *cut* if none is."""
+    at = cuts.index(cut)
+    nearest = (cut, *cuts[max(at - 1, 0) : at], *cuts[at + 1 : at + 2])
+    return next((one for one in nearest if messages[one].role == "assistant"), cut)
 
 
 def awaited_from(messages: Sequence[Message]) -> int:

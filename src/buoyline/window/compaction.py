@@ -122,11 +122,14 @@ class Compaction:
     def planned(self, settings: ContextConfig) -> Plan:
         """Decide how many messages are archived; nothing is changed."""
         state = self.context.whole
+        # If roles alternate, a summary before a message of the user's would have to be merged with it.
+        alternates = any(dialect_named(entry.dialect).alternates_roles for entry in state.messages)
         return plan(
             [entry.message for entry in state.messages],
             [entry.tokens for entry in state.messages],
             max_kept_tokens=self.context.budget.kept_tokens(state, settings),
             at_least=state.attempted_until - state.messages.first,
+            before_model=alternates,
         )
 
     def cut_before(self, index: int) -> int:
