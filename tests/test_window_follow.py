@@ -91,15 +91,48 @@ async def test_new_objects_with_the_same_content_are_the_same_messages() -> None
     assert is_same((await window.prepare())[:-1], first)
 
 
-async def test_a_key_saves_reading_messages() -> None:
-    window = window_of(MemoryWorkspace())
-    held = [{**message, "id": f"m{number}"} for number, message in enumerate(talk(0, 3))]
+def keyed(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**message, "id": f"m{number}"} for number, message in enumerate(messages)]
+
+
+async def test_a_message_with_the_same_key_and_other_text_is_a_changed_one(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path)
+    window, held = window_of(workspace), keyed(talk(0, 3))
     await window.follow(held, key=key)
     await window.prepare()
-    other = [{"id": message["id"]} for message in held]  # which could not be read
-    assert await window.follow(other, key=key) == Followed(0)
-    changed = [*held[:5], {**held[5], "id": "m9"}]
-    assert (await window.follow(changed, key=key)).fork == 5
+    edited = [*held[:2], {**held[2], "content": "What else?"}, *held[3:]]
+    assert await window.follow(edited, key=key) == Followed(0, changed=1)
+    assert await window.prepare() == edited
+    edited[4]["content"] = "Nothing."  # the very object, as a guardrail changes it
+    assert await window.follow(edited, key=key) == Followed(0, changed=1)
+    assert await window.prepare() == edited
+    window = await resumed(workspace)
+    assert window.messages == edited
+
+    await window.compress(before=4)
+    edited[0] = {**edited[0], "content": "an edit of what is archived"}
+    assert await window.follow([*edited, user("next")], key=key) == Followed(1, changed=1)
+    assert "an edit of what is archived" not in json.dumps(archived(tmp_path))
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+@pytest.mark.parametrize("is_resumed", [False, True])
+async def test_any_known_message_may_be_missing(tmp_path: Path, *, by_key: bool, is_resumed: bool) -> None:
+    options = {"key": key} if by_key else {}
+    workspace = LocalWorkspace(tmp_path)
+    window, held = window_of(workspace), keyed(talk(0, 5))
+    await window.follow(held, **options)
+    await window.prepare()
+    for left in ([0, 1, 2, 4, 5, 6, 7, 8, 9], [0, 1, 4, 7, 8, 9], [0, 9]):
+        if is_resumed:
+            window = await resumed(workspace)
+        shorter = [held[at] for at in left]
+        followed = await window.follow(shorter, **options)
+        assert (followed.added, followed.fork) == (0, None)
+        assert await window.prepare() == shorter
+    assert await window.follow([held[0], held[9], user("next")], **options) == Followed(1)
+    assert [message["id"] for message in archived(tmp_path)] == [f"m{number}" for number in range(9)]
+    assert verify(workspace).is_sound
 
 
 async def test_an_edit_stores_the_messages_behind_it_once_and_goes_on_from_there(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Following a list of messages that somebody else owns, such as the state of a framework's agent."""
 
-import operator
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -12,9 +11,9 @@ from buoyline.messages import CachePoint, Message, Text, ToolResult
 from buoyline.messages.jsonl import spell
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.window.compaction import Compaction, Eviction
-from buoyline.window.context import Change, Replace, load_summaries
+from buoyline.window.context import Change, Replace, StateDraft, load_summaries
 from buoyline.window.events import HistoryForked
-from buoyline.window.state import Entry, Messages, State, is_in_words
+from buoyline.window.state import Entry, Messages, State, entry_of, is_in_words
 
 MessageKey: TypeAlias = Callable[[Any], str]
 """Returns what identifies a native message for life, such as its id; empty for a message without one."""
@@ -27,15 +26,17 @@ class Followed:
     Attributes:
         added: How many messages at the end are new.
         removed: How many messages that the window knew are not in the list, or come after a change.
-        fork: Session index of the first message that was changed or removed; None if the list only grew, or lost its
-            oldest messages.
+        fork: Session index of the first message behind which the list goes on in another way; None if it only grew,
+            lost messages, or has changed ones.
         reference: Where the messages behind the fork are stored; empty if nothing stores them.
+        changed: How many messages have the same key and other content; they are replaced in the context.
     """
 
     added: int
     removed: int = 0
     fork: int | None = None
     reference: str = ""
+    changed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class KnownMessage:
     Attributes:
         index: Session index; -1 for a summary and other messages of ours.
         key: See `MessageKey`.
-        content_hash: Hash of the view, in this process; 0 if there is a key.
+        content_hash: Hash of the view, in this process.
         shortened: The view, if it holds stubs and its first form is not known: the list may have the whole content.
     """
 
@@ -67,16 +68,16 @@ class _Match(NamedTuple):
     """How a list compares with known messages.
 
     Attributes:
-        known: The messages that were compared.
-        head: How many of these are in front of the window's messages: summary, pins and the like.
-        kept: How many of them the list begins with.
-        dropped: How many behind these are not in the list, although all that follow are; 0 if it does not go on so.
+        kept: Those that the list begins with, in order.
+        missing: Those between them that are not in the list.
+        gone: Those behind them.
+        has_head: Whether all in front of the window's messages are kept: summary, pins and the like.
     """
 
-    known: Sequence[KnownMessage]
-    head: int
-    kept: int
-    dropped: int
+    kept: list[KnownMessage]
+    missing: list[KnownMessage]
+    gone: list[KnownMessage]
+    has_head: bool
 
 
 class ListFollower:
@@ -85,7 +86,7 @@ class ListFollower:
     The owner may give its whole list each time, or put what the window hands out into its list. So a list is compared
     with the one before, and if that was changed, with what the window hands out. In another process, the owner may not
     have saved that, so the list is also compared with what was handed out before each compaction. The longest match
-    counts.
+    counts. Any known message may be missing: it is archived, and the others stay.
     """
 
     def __init__(self, compaction: Compaction, dialect: str | None) -> None:
@@ -95,7 +96,6 @@ class ListFollower:
         self._results = compaction.results
         self._dialect = dialect
         self._known: list[KnownMessage] | None = None
-        self._natives: list[Any] = []
         self._added: list[Entry] = []
 
     def note(self, entry: Entry) -> None:
@@ -115,46 +115,63 @@ class ListFollower:
             known += [given.known_or_shortened(entry.native, entry.message, entry.index) for entry in self._added]
             self._added.clear()
         start, pins = len(known), self._context.whole.pins
-        followed, is_continued = Followed(len(messages) - start), self._is_continued(messages, known, key)
-        if not is_continued and given.count_known(known) < len(known):
+        followed, is_continued = Followed(len(messages) - start), self._is_continued(messages, known)
+        if not is_continued and len(given.matched(known)) < len(known):
             # A summary that is in the log already would change what is compared.
             await self._compaction.finish()
             summaries = list[Summary]()
             if self._known is None and self._compaction.first:
                 summaries = await load_summaries(self._results.abilities, self._results.session_id)
             match = self._compared(given, known, self._handed_out_before(given, known, summaries[::-1]))
-            known = list(match.known[: match.kept])
-            if match.dropped:
+            if match.missing:
                 await self._drop(match)
-                known += match.known[match.kept + match.dropped :]
-            start, followed = len(known), Followed(len(messages) - len(known), match.dropped)
-            if not match.dropped and match.kept < len(match.known):
+            known = match.kept
+            start, followed = len(known), Followed(len(messages) - len(known), len(match.missing))
+            if match.gone:
                 start, followed = await self._fork(match, followed)
         # If something fails from here on, the next call adds the others.
         if not is_continued:
+            followed = replace(followed, changed=await self._take_changes(known[:start], given))
             known[:start] = [given.renewed(known[at], at) for at in range(start)]
         self._known = known if start == len(known) else known[:start]
-        self._natives = list(islice(messages, start))
         if self._added:  # meanwhile; a fork has changed their indexes
             self._added = self._context.inbox[-len(self._added) :]
         for at in range(start, len(messages)):
             entry = await add(messages[at], at < len(known) and known[at].index in pins)
-            self._known.append(given.known_at(at, entry.index))
-            self._natives.append(messages[at])
+            self._known.append(given.known_as(messages[at], entry.message, entry.index))
         if followed.fork is not None:
             self._context.tell(HistoryForked(followed.fork, followed.removed, followed.reference))
         return followed
 
-    def _is_continued(self, messages: Sequence[Any], known: Sequence[KnownMessage], key: MessageKey | None) -> bool:
-        """Return whether the list begins with all objects, or keys, of the one before: that is cheap to find out."""
-        natives = self._natives
-        if not len(known) == len(natives) <= len(messages):
-            return False
-        if all(map(operator.is_, natives, messages)):
-            return True
-        return key is not None and all(
-            one.key and one.key == key(new) for one, new in zip(known, messages, strict=False)
-        )
+    def _is_continued(self, messages: Sequence[Any], known: Sequence[KnownMessage]) -> bool:
+        """Return whether the list begins with the messages of the one before: that is cheap to find out."""
+        return len(known) <= len(messages) and [one.native for one in known] == list(islice(messages, len(known)))
+
+    async def _take_changes(self, known: Sequence[KnownMessage], given: "_GivenList") -> int:
+        """Give each message that its owner has changed its new form; return how many there are."""
+        changed = [(at, one.index) for at, one in enumerate(known) if given.is_changed(one, at)]
+        for at, index in changed:
+            await self._change(index, given.messages[at])
+        return len(changed)
+
+    async def _change(self, index: int, native: Any) -> None:
+        """Give a message its new form; an archived one keeps that in which it was written."""
+        context, state = self._context, self._context.whole
+        if index < state.messages.first:
+            return
+        old = state.messages[index - state.messages.first]
+        entry = entry_of(native, index, context.budget.counter, dialect=old.dialect, pinned=old.pinned)
+        entry = replace(entry, added=old.added)
+        if index >= context.inbox.first:
+            context.inbox = context.inbox.changed({index - context.inbox.first: entry})
+            return
+
+        def changed(now: State) -> Change:
+            draft = StateDraft.of(now)
+            draft.put(index - now.messages.first, entry)
+            return draft.change(now)
+
+        await context.commit(changed)
 
     async def _from_disk(self, given: "_GivenList") -> list[KnownMessage]:
         """Return all messages of the session, those in the archive included."""
@@ -197,50 +214,48 @@ class ListFollower:
         as_known = given.known_or_shortened if self._known is None else given.known
         shown = [as_known(entry.native, entry.message, entry.index) for entry in entries]
         compared = chain([_HandedOut(0, known), _HandedOut(len(state.leading), shown)], earlier)
-        head, known = max(compared, key=lambda one: given.count_known(one.known))  # the first of the longest
-        kept = given.count_known(known)
-        # All that may stay at the beginning of a list that has lost its oldest messages: what is reinserted anyway.
-        first = state.messages.first
-        stays = (one.index < first or state.messages[one.index - first].stays for one in known[:kept])
-        begin = [*stays, False].index(False)
-        on_disk = self._context.state.messages.end
-        for dropped in range(1, len(known) - kept):  # what follows has to be more than what the list begins with
-            rest = known[begin + dropped :]
-            if rest[0].index > on_disk:
-                break
-            if given.count_known(rest, begin) == len(rest):
-                return _Match(known, head, begin, dropped)
-        return _Match(known, head, kept, 0)
+        found = [(head, known, given.matched(known)) for head, known in compared]
+        head, known, places = max(found, key=lambda one: len(one[2]))  # the first of the longest
+        # What was never written down cannot be archived; a fork stores it.
+        waiting = (at for at, one in enumerate(known) if one.index >= self._context.state.messages.end)
+        unwritten = next((at for at in waiting if at not in places), len(known))
+        places = [at for at in places if at < unwritten]
+        end = places[-1] + 1 if places else 0
+        kept = set(places)
+        return _Match(
+            [known[at] for at in places],
+            [known[at] for at in range(end) if at not in kept],
+            [*known[end:]],
+            places[:head] == [*range(head)],
+        )
 
     async def _drop(self, match: _Match) -> None:
-        """Evict the oldest messages, which the owner has removed, without a summary."""
-        end = match.kept + match.dropped
-        first = self._context.state.messages.first
-        cut = max(max(one.index for one in match.known[match.kept : end]) + 1 - first, 0)
-        leading, gone = self._context.state.leading, match.known[match.kept : end]
-        if match.head:
-            removed = set(range(match.kept, min(end, match.head)))
-        else:  # pins outlast the list, and so does a summary that the list never held
-            systems = {one.index for one in gone if one.index >= 0}
-            ours = [one.native for one in gone if one.index < 0]
-            removed = {
-                at
-                for at, entry in enumerate(leading)
-                if (entry.index in systems and entry.message.role == "system" and not entry.pinned)
-                or any(entry.native is native for native in ours)
-            }
+        """Archive the messages that the owner has removed, without a summary; those before them that stay are kept."""
+        state = self._context.state
+        first, missing = state.messages.first, {one.index for one in match.missing}
+        cut = max(max(missing) + 1 - first, 0)
+        ours = [one.native for one in match.missing if one.index < 0]
+        leading = state.leading
+        removed = {
+            at
+            for at, entry in enumerate(leading)
+            if (entry.index in missing and entry.index >= 0 and not entry.pinned)
+            or any(entry.native == native for native in ours)
+        }
         if not cut and not removed:
             return  # they were archived before
         if cut:
             await self._compaction.archived(self._compaction.extent(cut))
-        staying = tuple(one.index - first for one in match.known[: match.kept] if first <= one.index < first + cut)
+        inside = [one.index - first for one in match.kept if first <= one.index < first + cut]
+        lasting = tuple(at for at in inside if state.messages[at].stays)
+        reinserted = tuple(at for at in inside if not state.messages[at].stays)
 
         def dropped(now: State) -> Change:
-            left = [entry for at, entry in enumerate(now.leading) if at not in removed]
+            left = [entry for at, entry in enumerate(leading) if at not in removed]
             summary = now.summary if now.summary is not None and now.summary.entry in left else None
             kept = replace(now, prefix=Messages.of(entry for entry in now.prefix if entry in left))
-            reinserted = frozenset(entry.index for entry in now.reinserted if entry in left)
-            eviction = Eviction(cut, staying, (), reinserted)
+            staying = frozenset(entry.index for entry in now.reinserted if entry in left)
+            eviction = Eviction(cut, lasting, reinserted, staying)
             return eviction.change(kept, summary, now.notice if now.notice in left else None)
 
         await self._context.commit(dropped)
@@ -251,10 +266,10 @@ class ListFollower:
         Returns:
             How many messages at the beginning of the list need not be added again, and what was done.
         """
-        context, state, start = self._context, self._context.state, match.kept
-        first, gone = state.messages.first, [one.index for one in match.known[match.kept :] if one.index >= 0]
+        context, state, start = self._context, self._context.state, len(match.kept)
+        first, gone = state.messages.first, [one.index for one in match.gone if one.index >= 0]
         index, reference = gone[0] if gone else context.inbox.end, ""
-        keeps_head = index >= first and match.kept >= match.head
+        keeps_head = index >= first and match.has_head
         discarded = len(context.inbox)
         waiting = context.inbox[max(index - context.inbox.first, 0) :]  # nothing of it was ever written down
         if keeps_head and index >= state.messages.end:
@@ -276,7 +291,7 @@ class ListFollower:
             if len(state.messages):
                 extent = self._compaction.extent(len(state.messages))
                 reference = (await self._compaction.archived(extent)).reference
-            start = sum(one.index < first for one in match.known[: match.kept]) if keeps_head else 0
+            start = sum(one.index < first for one in match.kept) if keeps_head else 0
 
             def begun(now: State) -> Change:
                 head = now if keeps_head else State(archived_until=now.archived_until, batches=now.batches)
@@ -289,7 +304,7 @@ class ListFollower:
                 return Change(left, Replace(left), is_compaction=True, discarded=discarded)
 
             await context.commit(begun)
-        return start, replace(followed, removed=len(gone), fork=index, reference=reference)
+        return start, replace(followed, removed=followed.removed + len(gone), fork=index, reference=reference)
 
     async def _stored(self, entries: Sequence[Entry]) -> str:
         """Store messages behind a change in a file, and return its reference; empty if nothing stores them."""
@@ -329,50 +344,52 @@ class _GivenList:
     def known(self, native: Any, view: Message, index: int) -> KnownMessage:
         """Return a message that the window has."""
         key = "" if self._key is None or index < 0 else self._key(native)
-        return KnownMessage(native, index, key, 0 if key else _content_hash(view))
+        return KnownMessage(native, index, key, _content_hash(view))
 
     def known_or_shortened(self, native: Any, view: Message, index: int) -> KnownMessage:
         """Return a message that the window has, perhaps with stubs since before anybody noted it."""
         has_stub = any(text in self.stubs for text in _texts(view))
         return replace(self.known(native, view, index), shortened=view if has_stub else None)
 
-    def known_at(self, at: int, index: int) -> KnownMessage:
-        """Return the message at this position, which is known from now on."""
-        native = self.messages[at]
+    def known_as(self, native: Any, view: Message, index: int) -> KnownMessage:
+        """Return a message of the list, which is known from now on; its owner may replace fields of it."""
         key = "" if self._key is None else self._key(native)
-        return KnownMessage(native, index, key, 0 if key else _content_hash(self.view(at)))
+        return KnownMessage(dict(native) if isinstance(native, dict) else native, index, key, _content_hash(view))
 
     def renewed(self, known: KnownMessage, at: int) -> KnownMessage:
         """Return a known message as the list has it now."""
         native = self.messages[at]
-        if known.native is native:
-            return known
-        if isinstance(native, dict) and native == known.native:  # it need not be read
-            return replace(known, native=native, shortened=None)
-        return self.known_at(at, known.index)
+        if known.native == native:  # it need not be read
+            return replace(known, native=dict(native) if isinstance(native, dict) else native, shortened=None)
+        return self.known_as(native, self.view(at), known.index)
 
-    def count_known(self, known: Sequence[KnownMessage], start: int = 0) -> int:
-        """Return with how many of *known* the list goes on from *start*."""
-        pairs = zip(known, range(start, len(self.messages)), strict=False)
-        most = min(len(known), max(len(self.messages) - start, 0))
-        return next((count for count, (one, at) in enumerate(pairs) if not self._is(one, at)), most)
+    def matched(self, known: Sequence[KnownMessage]) -> list[int]:
+        """Return the places in *known* of the messages that the list begins with; others may be between them."""
+        places, at = list[int](), 0
+        for position in range(len(self.messages)):
+            found = next((place for place in range(at, len(known)) if self._is(known[place], position)), None)
+            if found is None:
+                break
+            places.append(found)
+            at = found + 1
+        return places
 
     def _is(self, known: KnownMessage, at: int) -> bool:
-        """Return whether this is the same object, or has the same key, or else the same content."""
+        """Return whether this is the same message: by its key, or else by its content."""
+        key = self._key(self.messages[at]) if self._key is not None and known.key else ""
+        return key == known.key if key else not self.is_changed(known, at)
+
+    def is_changed(self, known: KnownMessage, at: int) -> bool:
+        """Return whether the message at this position has other content than *known*."""
         native = self.messages[at]
-        if known.native is native:
-            return True
-        key = self._key(native) if self._key is not None and known.key else ""
-        if key:
-            return key == known.key
-        if isinstance(native, dict) and native == known.native:  # much faster than to read it
-            return True
+        if known.native is native or known.native == native:  # much faster than to read it
+            return False
         view = self.view(at) if self.redacted is None else self.redacted[at]
         if _content_hash(view) == known.content_hash:
-            return True
+            return False
         if known.shortened is not None and self._is_shortened(known.shortened, view):
-            return True
-        return is_in_words(view, self._dialect or detect(known.native), known.native)
+            return False
+        return not is_in_words(view, self._dialect or detect(known.native), known.native)
 
     def _is_shortened(self, shortened: Message, whole: Message) -> bool:
         """Return whether *shortened* is *whole*, with stubs in the place of results, or of its own content."""
