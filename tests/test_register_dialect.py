@@ -113,20 +113,6 @@ async def test_a_session_of_it_is_offloaded_archived_rendered_and_resumed(tmp_pa
     assert (await resumed.prepare())[-1] == {"from": "harbour", "says": "Make fast."}
 
 
-async def test_a_session_of_it_goes_on_in_another_dialect_and_back(tmp_path: Path) -> None:
-    window = ContextWindow(session_id="s1", offloader=LocalWorkspace(tmp_path), size=3_000, dialect="harbour")
-    for message in soundings(1):
-        await window.add(message)
-    prepared = await window.prepare()
-    resumed = await ContextWindow.resume(LocalWorkspace(tmp_path), "s1", dialect="anthropic")
-    there = await resumed.prepare()
-    assert [message["role"] for message in there] == ["user", "assistant", "user"]
-    assert there[1]["content"][1] == {"type": "tool_use", "id": "c0", "name": "sonar", "input": {"n": 0}}
-    back = convert(there, to="harbour", from_="anthropic")
-    assert back.losses == ()
-    assert back.messages == prepared[1:], "the system prompt went beside the messages"
-
-
 @pytest.mark.parametrize("to", ["agentscope", "anthropic", "bedrock", "openai"])
 def test_a_conversion_there_and_back_gives_the_same_messages(to: str) -> None:
     talk = soundings(2)[1:]

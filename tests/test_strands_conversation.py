@@ -879,17 +879,6 @@ async def test_another_framework_sees_the_notice_of_a_sliding_window(tmp_path: P
     assert bare(window.messages) == bare(history(agent))
 
 
-def test_a_session_that_begins_with_another_ones_messages_repeats_none_of_them(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path / "w")
-    first = SummarizingConversationManager(0.5, 2, workspace=workspace, session_id=SESSION)
-    first.reduce_context(agent_with(first, messages=talk(40)))
-    taken = SummarizingConversationManager(0.5, 2, workspace=workspace, session_id=SESSION)
-    agent = restarted(tmp_path, taken, messages=cast("Any", taken.take_over()))
-    agent("go on")
-    again = restarted(tmp_path, SummarizingConversationManager(0.5, 2, workspace=workspace, session_id=SESSION))
-    assert bare(history(again)) == bare(history(agent))
-
-
 def test_an_agent_whose_session_was_taken_over_changes_nothing_and_raises_its_overflow(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)
     manager = SlidingWindowConversationManager(6, workspace=workspace, session_id=SESSION)

@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,11 +11,10 @@ from typing import Any
 
 from buoyline.compression import Summary
 from buoyline.errors import NotFoundError, SessionExistsError
-from buoyline.messages import Loss, convert, spell
+from buoyline.messages import spell
 from buoyline.messages.jsonl import parse
 from buoyline.messages.registry import dialect_named
-from buoyline.offloader import Offloader, WindowState
-from buoyline.offloader.protocol import abilities_of
+from buoyline.offloader import WindowState
 from buoyline.offloader.stub import is_stub
 from buoyline.offloader.transcript import is_reference_line
 from buoyline.window.context import (
@@ -26,7 +24,6 @@ from buoyline.window.context import (
     Replace,
     indexed,
     kind_of,
-    load_summaries,
     state_of,
     stored_summary,
     stubs_in,
@@ -202,80 +199,3 @@ class HeldWindow(ContextWindow):
 
 def _texts_of(dialect: str, value: Mapping[str, Any]) -> set[str]:
     return set(view_of(dialect, value).result_texts)
-
-
-# Handing a session's context over to a framework that keeps its own messages.
-
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Handover:
-    """The context of a session, in the dialect of the framework that continues it.
-
-    Attributes:
-        first: Session index of the first of *messages*: so many are archived.
-        pins: Copies of archived messages that stay in the context, each with its session index.
-        summary: The summary of the archived messages; None before the first.
-        messages: The other messages, in order.
-        head: The prefix without system messages, in order, each message with its kind; see `HeldContext`.
-        system: Text of the system messages, which are not among *messages*.
-        losses: Content that the dialect cannot express; numbered within *head* and *messages* together.
-    """
-
-    first: int
-    pins: Sequence[tuple[int, Any]]
-    summary: Summary | None
-    messages: Sequence[Any]
-    head: Sequence[tuple[str, Any]]
-    system: str
-    losses: Sequence[Loss]
-
-
-async def hand_over(offloader: Offloader, session_id: str, dialect: str) -> Handover:
-    """Take the session over, and return its context for a framework that continues it.
-
-    The archive stays as it was written. A compaction that another process has begun is completed, without a model.
-    Losses are logged. *offloader* is the workspace of the session.
-
-    Raises:
-        BuoylineError: See `ContextWindow.resume`.
-    """
-    abilities = abilities_of(offloader)
-    window = await ContextWindow.resume(offloader, session_id)
-    if abilities.windows is None:
-        raise NotFoundError("window in session", session_id, "only a workspace keeps what a window needs")
-    state = await abilities.windows.load_window(session_id)
-    if state.archived > state.first:
-        await window.compress(before=state.archived)
-        state = await abilities.windows.load_window(session_id)
-    natives = [dialect_named(named).from_json(value) for named, value in state.messages]
-    names = [named for named, _ in state.messages]
-    ours = [place for place, kind in enumerate(state.head) if kind != "system"]
-    head = [(state.head[place], convert([natives[place]], to=dialect, from_=names[place])) for place in ours]
-    pins = [found for kind, found in head if kind == PIN]
-    archived_pins = [index for index in state.pins if index < state.first]
-    rest = convert(natives[len(state.head) :], to=dialect, from_=names[len(state.head) :])
-    systems = [view_of(*state.messages[place]).text for place, kind in enumerate(state.head) if kind == "system"]
-    summaries = await load_summaries(abilities, session_id) if "summary" in state.head else []
-    losses = [
-        Loss(loss.message + place, loss.what, loss.why)
-        for place, converted in enumerate([*(found for _, found in head), rest])
-        for loss in converted.losses
-    ]
-    handover = Handover(
-        first=state.first,
-        pins=[(index, pin.messages[0]) for index, pin in zip(archived_pins, pins, strict=True) if pin.messages],
-        summary=summaries[-1] if summaries else None,
-        messages=rest.messages,
-        head=[(kind, found.messages[0]) for kind, found in head if found.messages],
-        system="\n\n".join(text for text in [*systems, rest.system] if text),
-        losses=losses,
-    )
-    for loss in losses:
-        logger.info("session %s: %s", session_id, loss)
-    if losses:
-        text = "session %s: %d things have no place in %s, logged as information"
-        logger.warning(text, session_id, len(losses), dialect)
-    return handover

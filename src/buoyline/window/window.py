@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from buoyline.compression.config import ContextConfig, config_of, require_focus
 from buoyline.errors import BusyError, NotFoundError
 from buoyline.management import ContextManagement, ManagementReport
 from buoyline.management.settings import explained
-from buoyline.messages import Converted, convert
 from buoyline.messages.registry import dialect_named
 from buoyline.messages.times import now
 from buoyline.offloader import ModelCall, Offloader, StoredResult, ToolOutput, WindowState
@@ -174,7 +173,7 @@ class ContextWindow:
         self._is_open = False
         self._owned: LocalWorkspace | None = None
         self._unread_until = 0
-        self._translation = Translation()
+        self._handed_out = HandedOut()
 
     @classmethod
     async def open(cls, workspace: "Offloader | str | os.PathLike[str]", session_id: str, **settings: Any) -> Self:
@@ -214,8 +213,7 @@ class ContextWindow:
     ) -> Self:
         """Continue a session where another process stopped, even if killed.
 
-        Pass functions again; all else is as it was. With *dialect*, messages
-        are converted. Raises `NotFoundError`, `CorruptError`.
+        Pass functions again; all else is as it was. Raises `NotFoundError`, `CorruptError`.
         """
         require_known(advanced)
         require_methods("offloader", offloader, "offload_context", "offload_tool_result")
@@ -229,7 +227,7 @@ class ContextWindow:
             **advanced,
             "max_output_tokens": kept.get("max_output_tokens", 0) if max_output_tokens is None else max_output_tokens,
             "management": kept.get("management") if management is None else management,
-            "dialect": None if dialect else common_dialect(state, kept.get("dialect")),
+            "dialect": kept.get("dialect") if dialect is None else dialect,
         }
         window = cls(
             session_id=session_id,
@@ -242,7 +240,6 @@ class ContextWindow:
             on_event=on_event,
             **options,
         )
-        window._translation = Translation(dialect)
         await abilities.windows.claim_window(session_id, writer=window._context.log.writer)
         await window._restore(await abilities.windows.load_window(session_id))
         window._context.tell(
@@ -259,12 +256,7 @@ class ContextWindow:
     @property
     def messages(self) -> list[Any]:
         """The native messages in the context, with those just added."""
-        return self._translation.of(self._context.whole)
-
-    @property
-    def conversion(self) -> "Converted | None":
-        """The last conversion of `resume(dialect=...)`, with its losses."""
-        return self._translation.last
+        return self._handed_out.of(self._context.whole)
 
     @property
     def summary(self) -> "Summary | None":
@@ -314,7 +306,7 @@ class ContextWindow:
         Adds what is new; stores what came behind a change. *key* returns the id
         of a message. See docs/following.md.
         """
-        given = self._translation.apart(messages, self._context.whole)
+        given = self._handed_out.apart(messages, self._context.whole)
         return await self._follower.follow(given, key, lambda message, pinned: self._added(message, pinned=pinned))
 
     async def add_tool_output(
@@ -468,7 +460,7 @@ class ContextWindow:
         end, tokens = state.messages.end, budget.tokens_by_kind(state)
         budget.usage.hand_out(Request(sum(tokens.values()), end))
         self._context.log.note_call(ModelCall(now(), end, tokens))
-        return self._translation.of(state)
+        return self._handed_out.of(state)
 
     async def _open(self) -> None:
         if self._is_open:
@@ -519,45 +511,29 @@ class ContextWindow:
         await self._engine.compaction.finish_of(summaries)
 
 
-# Messages in another dialect than that of the session: only what is handed out is converted. Window, disk and archive
-# keep the messages as they were written.
-
-
-_MAX_FORMS: Final = 8
+_MAX_HEADS: Final = 8
 """Of those that were handed out: a list that somebody holds begins with one of the newest."""
 
-_Forms: TypeAlias = list[tuple[list[Any], list[Any]]]
-"""Messages at the beginning of a context, each with the form in which they were handed out, the oldest first."""
 
+class HandedOut:
+    """Hands out the messages of a context: the same objects, but for neighbors that a provider wants as one."""
 
-class Translation:
-    """Hands out the messages of a context in one dialect; messages of that dialect are the same objects.
-
-    `last` is the last conversion, with its losses and the text of system messages that the dialect does not have; None
-    if nothing was converted.
-    """
-
-    def __init__(self, dialect: str | None = None) -> None:
-        """Hand out in *dialect*; None: each message as it is. Raises `ConfigError` if the name is not known."""
-        self._dialect = dialect_named(dialect).name if dialect else None
-        self._conversions: _Forms = [([], [])]
-        self._heads: _Forms = []
-        self.last: Converted | None = None
+    def __init__(self) -> None:
+        """Begin without any."""
+        # Messages at the beginning of a context, each with the form in which they were handed out.
+        self._heads: list[tuple[list[Any], list[Any]]] = []
 
     def of(self, state: State) -> list[Any]:
         """Return the context as it is handed out."""
         leading = state.leading
-        if self._dialect is not None:
-            natives = self._converted([*leading, *state.messages], self._dialect)
-        else:
-            natives = state.messages.shown
-            if leading:
-                natives[:0] = [entry.shown for entry in leading]
+        natives = state.messages.shown
+        if leading:
+            natives[:0] = [entry.shown for entry in leading]
         if not natives or not state.messages.first:
             return natives
         # A compaction may have put messages of one role next to each other. Mere text is detected as OpenAI's.
         end = len(leading) + 1
-        found = {self._dialect or entry.dialect for entry in (*leading, *state.messages[:1])}
+        found = {entry.dialect for entry in (*leading, *state.messages[:1])}
         dialects = found if len(found) == 1 else found - {"openai"}
         head = self._in_turns(natives[:end], dialects.pop()) if len(dialects) == 1 else natives[:end]
         return [*head, *natives[end:]]
@@ -565,7 +541,10 @@ class Translation:
     def apart(self, messages: Sequence[Any], state: State) -> Sequence[Any]:
         """Return a list that holds what was handed out as the messages that it was made from."""
         self.of(state)  # another process may have handed it out
-        return _undone(_undone(messages, self._heads), self._conversions)
+        for natives, made in reversed(self._heads):
+            if made and list(messages[: len(made)]) == made:
+                return [*natives, *messages[len(made) :]]
+        return messages
 
     def _in_turns(self, head: list[Any], dialect: str) -> list[Any]:
         found = (shown for given, shown in reversed(self._heads) if _are_same(given, head))
@@ -574,40 +553,8 @@ class Translation:
             return known
         made = [*dialect_named(dialect).in_turns(head)]
         if not _are_same(made, head):
-            self._heads = [*self._heads[1 - _MAX_FORMS :], (head, made)]
+            self._heads = [*self._heads[1 - _MAX_HEADS :], (head, made)]
         return made
-
-    def _converted(self, entries: Sequence[Entry], dialect: str) -> list[Any]:
-        """Return the messages of *entries*; earlier conversions are reused.
-
-        If roles alternate, the message after the last one of another dialect may join that one.
-        """
-        end = max((place for place, entry in enumerate(entries, 2) if entry.dialect != dialect), default=0)
-        natives = [entry.shown for entry in entries]
-        given, made = self._conversions[-1]
-        if not _are_same(natives[:end], given):
-            self.last = convert(natives[:end], to=dialect, from_=[entry.dialect for entry in entries[:end]])
-            given, made = natives[:end], [*self.last.messages]
-            self._conversions = [*self._conversions[1 - _MAX_FORMS :], (given, made)]
-        return [*made, *natives[end:]]
-
-
-def common_dialect(state: WindowState, dialect: str | None) -> str | None:
-    """Return *dialect*, in which a session began; None if it has continued in another one."""
-    for found, message in state.messages:
-        # Plain text, detected as OpenAI's, has the same form in several dialects.
-        may_be_plain = found == "openai" and message.keys() <= {"role", "content"}
-        if found != dialect and not (may_be_plain and message["role"] in ("user", "assistant")):
-            return None
-    return dialect or None
-
-
-def _undone(messages: Sequence[Any], forms: _Forms) -> Sequence[Any]:
-    """Return *messages* with the natives at their beginning for the newest form that they begin with."""
-    for natives, made in reversed(forms):
-        if made and list(messages[: len(made)]) == made:
-            return [*natives, *messages[len(made) :]]
-    return messages
 
 
 def _are_same(natives: Sequence[Any], given: Sequence[Any]) -> bool:

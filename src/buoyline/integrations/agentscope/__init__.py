@@ -5,7 +5,6 @@ compacted; `buoyline.window` does.
 """
 
 try:
-    from buoyline.integrations.agentscope.context import resumed_state
     from buoyline.integrations.agentscope.middleware import WorkspaceMiddleware
     from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
 except ModuleNotFoundError as error:
@@ -15,4 +14,4 @@ except ModuleNotFoundError as error:
         "buoyline.integrations.agentscope needs the extra 'agentscope'", name=error.name
     ) from None
 
-__all__ = ["AgentModelSummarizer", "WorkspaceMiddleware", "resumed_state"]
+__all__ = ["AgentModelSummarizer", "WorkspaceMiddleware"]

@@ -25,15 +25,14 @@ from buoyline.compression import Summary
 from buoyline.compression.summary import BatchReference
 from buoyline.errors import BuoylineError, NotFoundError, SessionExistsError, StaleWindowError
 from buoyline.integrations.agentscope.agents import Piece, beginning, last_cut, pieces_of
-from buoyline.integrations.held_window import hand_over
 from buoyline.messages import Message, Text
 from buoyline.messages.jsonl import is_array, is_object
 from buoyline.messages.model import Note
 from buoyline.messages.registry import dialect_named
-from buoyline.offloader import Abilities, Offloader, StoredResult, WindowLog
+from buoyline.offloader import Abilities, StoredResult, WindowLog
 from buoyline.tokens import TextCounter
 from buoyline.window.budget import TokenBudget
-from buoyline.window.context import PIN, SUMMARY, ContextLog, Extend, Replace, kind_of, stored_summary
+from buoyline.window.context import ContextLog, Extend, Replace, kind_of, stored_summary
 from buoyline.window.state import Entry, Messages, State, SummaryEntry, entry_beside
 
 logger = logging.getLogger(__name__)
@@ -569,26 +568,3 @@ class AgentLog(ContextLog):
 
 def _begins(lines: Sequence[Message], known: Sequence[Message]) -> bool:
     return len(lines) >= len(known) and all(map(is_, lines, known))
-
-
-async def resumed_state(workspace: Offloader, session_id: str) -> AgentState:
-    """Return the state of an agent that continues the session: its summary, and the messages behind it as `Msg`.
-
-    Losses of the conversion are logged. Archived messages that are kept in the context, such as pins, come first, and
-    are not archived again.
-
-    Raises:
-        BuoylineError: See `buoyline.ContextWindow.resume`.
-    """
-    found = await hand_over(workspace, session_id, DIALECT)
-    pins = iter([index for index, _ in found.pins])
-    head = [
-        Leading(native, next(pins) if kind == PIN else int(kind.partition(":")[2] or -1), pinned=kind == PIN)
-        for kind, native in found.head
-        if kind != SUMMARY
-    ]
-    summary = "" if found.summary is None else found.summary.text
-    context = [*(one.message for one in head), *found.messages]
-    state = AgentState(session_id=session_id, summary=summary, context=context)
-    note(state, StateNote(found.first, head))
-    return state

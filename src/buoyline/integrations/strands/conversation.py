@@ -6,7 +6,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
 from strands.hooks import (
@@ -19,7 +19,6 @@ from strands.hooks import (
 from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.errors import BuoylineError, ConfigError
-from buoyline.integrations.held_window import Handover, HeldContext, hand_over
 from buoyline.integrations.strands.call_lock import CallLock
 from buoyline.integrations.strands.callbacks import guarded_counter, guarded_offloader, run_apart
 from buoyline.integrations.strands.followed import AgentWindow, FollowedHistory
@@ -32,7 +31,6 @@ from buoyline.workspace import LocalWorkspace, MemoryWorkspace
 
 if TYPE_CHECKING:
     from strands import Agent
-    from strands.types.content import Message
 
 logger = logging.getLogger(__name__)
 
@@ -149,31 +147,6 @@ class WorkspaceConversationManager(ConversationManager):
         except FAILURES as failure:
             logger.warning("overflow: the history of %s is unchanged: %s", self._session_of(agent), failure)
             raise ContextWindowOverflowException(f"{e}; the history could not be made smaller: {failure}") from e
-
-    def take_over(self) -> "list[Message]":
-        """Take the named session over from another process or framework, and return what `Agent(messages=…)` needs.
-
-        Messages of another dialect are converted; what has no place in Strands' is logged. The archive is unchanged,
-        and the summary and pins go on.
-
-        Raises:
-            ConfigError: The manager has no *session_id* of its own, or no *workspace*.
-            BuoylineError: See `buoyline.ContextWindow.resume`.
-        """
-        session_id = self._session_id
-        if session_id is None:
-            raise ConfigError("session_id", "the manager needs one to know which session to take over")
-        if not self._has_workspace:
-            raise ConfigError("workspace", "the manager needs the one that has the session")
-        held = self._taken(run_apart(lambda: hand_over(self.offloader, session_id, DIALECT)))
-        history = self._followed.begin(held)
-        # A session manager that begins with this history numbers the messages of the head, too.
-        self.removed_message_count = len(self._followed.shown.head)
-        return cast("list[Message]", history)
-
-    def _taken(self, found: Handover) -> HeldContext:
-        pins = [index for index, _ in found.pins]
-        return HeldContext(found.head, found.messages, found.first, pins, found.summary)
 
     def _find_workspace(self, event: AgentInitializedEvent) -> None:
         """Use the agent's workspace if none was given."""

@@ -16,7 +16,6 @@ from buoyline.compression.config import LEAST_SUMMARY_TOKENS, SMALL_SUMMARY_TOKE
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import ConfigError
-from buoyline.integrations.held_window import Handover, HeldContext
 from buoyline.integrations.strands.callbacks import guarded_summarizer
 from buoyline.integrations.strands.conversation import FAILURES, LEAST_GAIN, WorkspaceConversationManager
 from buoyline.integrations.strands.followed import AgentWindow, FollowedHistory
@@ -36,7 +35,7 @@ from buoyline.integrations.strands.summarizers import AgentSummarizer, StrandsMo
 from buoyline.offloader import Offloader
 from buoyline.tokens import TokenCounter
 from buoyline.window.compaction import Eviction, Ready
-from buoyline.window.context import AGAIN, NOTICE, PIN, SUMMARY
+from buoyline.window.context import NOTICE, PIN, SUMMARY
 from buoyline.window.state import Entry
 
 if TYPE_CHECKING:
@@ -134,14 +133,6 @@ class CutConversationManager(WorkspaceConversationManager):
         held = {"head": head, "first": int(kept["left"]), "pins": kept["pin_indexes"], "summary": kept["summary"]}
         held |= {name: kept.get(name, default) for name, default in _SHARED.items()}
         return cast("list[Message]", self._followed.restore(held)) or None
-
-    def _taken(self, found: Handover) -> HeldContext:
-        # The user's newest words, which a document keeps for now, would be nowhere in the history without a pin.
-        again = [(int(kind.partition(":")[2]), native) for kind, native in found.head if kind.startswith(AGAIN)]
-        pins = sorted([*found.pins, *again], key=lambda pin: pin[0])
-        self._pinned.update(durable_key(native) for _, native in pins)
-        head = [*((PIN, native) for _, native in pins), *(one for one in found.head if one[0] == SUMMARY)]
-        return HeldContext(head, found.messages, found.first, [index for index, _ in pins], found.summary)
 
     async def _prepare(self, event: BeforeModelCallEvent) -> None:
         agent, tokens = event.agent, event.projected_input_tokens
