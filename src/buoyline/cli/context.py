@@ -9,8 +9,8 @@ import click
 from buoyline.cli.options import json_option, workdir_option
 from buoyline.cli.output import columns, print_answer
 from buoyline.errors import DocumentError
-from buoyline.management import ContextManagement, Registry
-from buoyline.management.settings import advice, explained
+from buoyline.management import Registry
+from buoyline.management.settings import explained
 from buoyline.window.settings import document_of
 from buoyline.workspace import LocalWorkspace
 
@@ -26,7 +26,7 @@ def context_command(source: str | None, workdir: Path, *, as_json: bool) -> int:
 
     Such a document says how a context is managed. Without an argument, the documents of the workspace, in its
     context_management/, and those of the package are listed. A document is checked and explained: which managers run,
-    when, and in which order, with warnings about likely mistakes. If a file of that name exists, it is used.
+    when, and in which order. If a file of that name exists, it is used.
 
     Exit status: 0 done, 1 a document has problems, or there is none of that name.
 
@@ -39,12 +39,11 @@ def context_command(source: str | None, workdir: Path, *, as_json: bool) -> int:
         document = document_of(Path(source) if Path(source).is_file() else source, workspace)
     except DocumentError as error:
         problems = [{"path": path, "reason": reason} for path, reason in error.problems]
-        answer = {"valid": False, "problems": problems, "notes": []}
+        answer = {"valid": False, "problems": problems}
         print_answer(answer, _problems(error), as_json=as_json)
         return 1
-    notes = [{"path": path, "reason": reason} for path, reason in advice(document)]
-    answer = {"valid": True, "problems": [], "notes": notes, "lines": list(explained(document))}
-    print_answer(answer, _explanation(document), as_json=as_json)
+    lines = list(explained(document))
+    print_answer({"valid": True, "problems": [], "lines": lines}, lines, as_json=as_json)
     return 0
 
 
@@ -61,8 +60,3 @@ def _problems(error: DocumentError) -> Iterator[str]:
         yield f"{error.source}: {path}{': ' if path else ''}{reason}"
     if (more := len(error.problems) - _SHOWN_PROBLEMS) > 0:
         yield f"{more:,} problems more; --json has all"
-
-
-def _explanation(document: ContextManagement) -> Iterator[str]:
-    yield from explained(document)
-    yield from (f"note: {path}: {reason}" for path, reason in advice(document))
