@@ -30,7 +30,6 @@ class Index(JournalState):
         proven: The part of `synced` that no power cut can have taken.
         end: Bytes of the journal that are whole records.
         tail: The last of these bytes. If the journal has others there, it was cut and continued.
-        damaged: Journal offsets of damaged lines before the last record.
     """
 
     batches: list[Batch] = field(default_factory=list)
@@ -45,7 +44,6 @@ class Index(JournalState):
     proven: Synced = NOTHING_SYNCED
     end: int = 0
     tail: bytes = b""
-    damaged: list[int] = field(default_factory=list)
 
     def find_batch(self, batch_id: str) -> Batch | None:
         """Return the batch that a caller gave this id."""
@@ -74,21 +72,17 @@ class Index(JournalState):
     def absorb(self, content: bytes) -> None:
         """Add the records in *content*, which begins at `end` of the journal, up to the last whole one.
 
-        A bad line that was durable once is damage: it is noted and skipped. A bad line that never was durable comes
+        A bad line that was durable once is damage, and skipped. A bad line that never was durable comes
         from a power cut, and nothing after it was ever acknowledged. `end` is then before that line, or after the last
         whole record; the next writer sets the rest aside.
         """
-        bad: list[int] = []
         durable = last_synced(content).journal
         for offset, line in lines_of(content, self.end):
             record = decode(line)
             if record is None:
                 if offset >= durable:
                     return
-                bad.append(offset)
                 continue
-            self.damaged += bad
-            bad = []
             self.synced = synced_before(record)
             self.proven = Synced(*map(max, self.proven, proven_by(record, self.synced)))
             self.apply(record, offset)
