@@ -15,7 +15,7 @@ from buoyline.lookups.lines import fragments, windows
 from buoyline.lookups.sources import ByteSource
 from buoyline.messages import Message, Text, spell
 from buoyline.messages.registry import dialect_named
-from buoyline.tokens import TextCounter, default_counter
+from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
 from buoyline.workspace import LocalWorkspace, StoredSession, layout
 from buoyline.workspace.batches import ArchivedMessage
@@ -276,13 +276,12 @@ def difference(
     session_id: str,
     number: int,
     *,
-    counter: TextCounter | None = None,
     on_message: Callable[[int, int], None] | None = None,
 ) -> Difference:
     """Return the changes of compaction *number*, counted from 1, of a session. Blocks; reads only.
 
-    The session's window may have used another counter than the default one. *on_message* is called with the number of
-    messages read, and the number to read.
+    Tokens are those of the default counter; the session's window may have used another. *on_message* is called with
+    the number of messages read, and the number to read.
 
     Raises:
         NotFoundError: There is no such session or compaction.
@@ -295,7 +294,7 @@ def difference(
     summary = summaries[number - 1]
     first, end = _message_range(summary, session.path(layout.SUMMARIES_FILE), session.index().messages)
     snapshot = reconstructed_window(session, number, summary)
-    read = _SessionReader(session, counter or default_counter(), snapshot, on_message)
+    read = _SessionReader(session, snapshot, on_message)
     index = session.index()
     read.total = (end if snapshot is None else snapshot.end) - first
     head, left = read.head(first), read.archived(first, end)
@@ -320,11 +319,9 @@ class _SessionReader:
     def __init__(
         self,
         session: StoredSession,
-        counter: TextCounter,
         snapshot: WindowSnapshot | None,
         on_message: Callable[[int, int], None] | None,
     ) -> None:
-        self.counter = counter
         self.total = 0
         self._session = session
         self._index = session.index()
@@ -373,7 +370,7 @@ class _SessionReader:
             message=number,
             role=view.role,
             tool=", ".join(dict.fromkeys(filter(None, (*(call.name for call in view.calls), *results)))),
-            tokens=count_message(view, self.counter),
+            tokens=count_message(view, default_counter()),
             lines=lines,
             begins=_beginning(view),
             offloaded=tuple(self._offloaded(view)),

@@ -68,18 +68,16 @@ def hits(
     find_first: FindFirst,
     *,
     is_over: Callable[[], bool] = lambda: False,
-    block_bytes: int = BLOCK_BYTES,
-    overlap_bytes: int = OVERLAP_BYTES,
 ) -> Iterator[LineHit]:
     """Yield the hits of a pattern in a file, in order.
 
     A line of up to 1,000 characters is one hit, however often it matches. A longer line has a hit for about each 1,000
     characters with a match, so that every match can be reached. The hits of a line depend on that line alone, not on
     the *chunks*, none of which may be empty. *is_over*, called before each block and after each hit, returns whether to
-    stop. *block_bytes* of one line are searched at once, and *overlap_bytes* of them again with the next ones.
+    stop.
     """
     newest, searched = LineHit(0, 0), 0
-    for block in blocks(chunks, block_bytes, overlap_bytes):
+    for block in blocks(chunks):
         if is_over():
             return
         for hit, shown in _hits_in(block, find_first, searched):
@@ -91,38 +89,38 @@ def hits(
                 return
 
 
-def blocks(chunks: Iterable[bytes], block_bytes: int, overlap_bytes: int) -> Iterator[SearchBlock]:
-    """Yield a file in blocks of whole lines; a line over *block_bytes* in windows that overlap.
+def blocks(chunks: Iterable[bytes]) -> Iterator[SearchBlock]:
+    """Yield a file in blocks of whole lines; a line over `BLOCK_BYTES` in windows that overlap.
 
     The windows of a line are counted from its beginning, so they do not depend on the chunks.
     """
     line, column, offset, held = FIRST_LINE, 1, 0, b""
     # In pieces so small that only the first line held can be too long for a block.
-    piece_bytes = block_bytes - overlap_bytes
+    piece_bytes = BLOCK_BYTES - OVERLAP_BYTES
     for piece in (chunk[at : at + piece_bytes] for chunk in chunks for at in range(0, len(chunk), piece_bytes)):
         held += piece
-        while len(held) > block_bytes + overlap_bytes and _is_too_long(held, block_bytes):
-            cut = _boundary(held, block_bytes)
-            window = held[: block_bytes + overlap_bytes]
+        while len(held) > BLOCK_BYTES + OVERLAP_BYTES and _is_too_long(held):
+            cut = _boundary(held, BLOCK_BYTES)
+            window = held[: BLOCK_BYTES + OVERLAP_BYTES]
             yield SearchBlock(line, column, offset, window, cut, len(window) - 1)
             column, offset, held = column + _chars(held[:cut]), offset + cut, held[cut:]
         cut = held.rfind(b"\n") + 1
-        if cut and not _is_too_long(held, block_bytes):
+        if cut and not _is_too_long(held):
             yield SearchBlock(line, column, offset, held, cut - 1, cut)
             offset += cut
             line = LineStart(line.number + held.count(b"\n", 0, cut), offset)
             column, held = 1, held[cut:]
-    if _is_too_long(held, block_bytes):
-        cut = _boundary(held, block_bytes)
+    if _is_too_long(held):
+        cut = _boundary(held, BLOCK_BYTES)
         yield SearchBlock(line, column, offset, held, cut, len(held))
         column, offset, held = column + _chars(held[:cut]), offset + cut, held[cut:]
     if held:
         yield SearchBlock(line, column, offset, held, len(held), len(held))
 
 
-def _is_too_long(held: bytes, block_bytes: int) -> bool:
+def _is_too_long(held: bytes) -> bool:
     """Return whether the line at the beginning of *held* is, as far as is known, too long for one block."""
-    return len(held) > block_bytes and held.find(b"\n", 0, block_bytes + 1) < 0
+    return len(held) > BLOCK_BYTES and held.find(b"\n", 0, BLOCK_BYTES + 1) < 0
 
 
 def _hits_in(block: SearchBlock, find_first: FindFirst, searched: int) -> Iterator[tuple[LineHit, int]]:

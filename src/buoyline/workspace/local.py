@@ -170,14 +170,14 @@ class Upkeep:
         self._tree = tree
 
     @contextmanager
-    def blobs_locked(self, timeout_s: float, *, shared: bool = False) -> Generator[None]:
-        """Let nobody store or remove blobs during the block; with *shared*, others may store them.
+    def blobs_locked(self, timeout_s: float) -> Generator[None]:
+        """Let nobody store or remove blobs during the block.
 
         Raises:
             LockTimeout: Others stored blobs for *timeout_s* seconds.
         """
         self._tree.make_directory(layout.LOCKS)  # a copy may lack it: nothing in it is needed again
-        with self._tree.lock(layout.GC_LOCK, timeout_s, shared=shared):
+        with self._tree.lock(layout.GC_LOCK, timeout_s):
             yield
 
     @contextmanager

@@ -582,7 +582,7 @@ def outside_chunks(path: str | os.PathLike[str], chunk_bytes: int = CHUNK_BYTES)
             yield chunk
 
 
-async def outside_file(path: str | os.PathLike[str], chunk_bytes: int = CHUNK_BYTES) -> AsyncGenerator[bytes]:
+async def outside_file(path: str | os.PathLike[str]) -> AsyncGenerator[bytes]:
     """Yield the content of a user's own regular file, links followed, off the event loop.
 
     Raises:
@@ -592,7 +592,7 @@ async def outside_file(path: str | os.PathLike[str], chunk_bytes: int = CHUNK_BY
 
     with translated(os.fspath(path)):
         async with aiofiles.open(path, "rb", buffering=0) as file:
-            while chunk := await file.read(chunk_bytes):
+            while chunk := await file.read(CHUNK_BYTES):
                 yield chunk
 
 
