@@ -330,18 +330,7 @@ def _decode(tokens: list[int]) -> str:
 
 
 def _encode(chunk: str) -> list[int]:
-    """Return the tokens of *chunk*, in halves if tiktoken panics on the whole.
-
-    It panics on a million blanks, and the panic is no `Exception`. Chunks are too short for that. If a later
-    release panics earlier, a count that is off by a token is better than the end of an agent's run.
-    """
-    try:
-        return o200k_base().encode_ordinary(without_surrogates(chunk))
-    except BaseException as error:  # the panic's type cannot be imported, only recognised
-        if type(error).__name__ != "PanicException" or len(chunk) == 1:
-            raise
-    middle = len(chunk) // 2
-    return [*_encode(chunk[:middle]), *_encode(chunk[middle:])]
+    return o200k_base().encode_ordinary(without_surrogates(chunk))
 
 
 @lru_cache(maxsize=128)
