@@ -27,7 +27,7 @@ from buoyline.errors import (
     SummaryError,
 )
 from buoyline.inspect.replay import Replay, replay
-from buoyline.integrations.held_window import HeldContext, HeldWindow
+from buoyline.integrations.strands.held_window import HeldContext, HeldWindow
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event, ResultOffloaded

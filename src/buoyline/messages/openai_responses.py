@@ -106,10 +106,10 @@ class OpenAIResponses(Dialect):
 
     def handed_out(self, message: Any) -> Sequence[Any]:
         """Return the items of a response, or *message* alone."""
-        found = message if is_object(message) else fields(message)
+        found, held = fields(message), message
         if found is None or not _is_response(found):
             return (message,)
-        items: Sequence[Any] = found["output"] if found is message else message.output
+        items: Sequence[Any] = held["output"] if is_object(message) else held.output
         return items
 
     def grouped(self, items: Sequence[Any]) -> Sequence[Any]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from buoyline.compression import Summary
 from buoyline.messages import CachePoint, Message, Text, ToolResult
-from buoyline.messages.jsonl import spell
+from buoyline.messages.jsonl import is_object, spell
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.window.compaction import Compaction, Eviction
 from buoyline.window.context import Change, Replace, StateDraft, load_summaries
@@ -354,13 +354,13 @@ class _GivenList:
     def known_as(self, native: Any, view: Message, index: int) -> KnownMessage:
         """Return a message of the list, which is known from now on; its owner may replace fields of it."""
         key = "" if self._key is None else self._key(native)
-        return KnownMessage(dict(native) if isinstance(native, dict) else native, index, key, _content_hash(view))
+        return KnownMessage(_kept(native), index, key, _content_hash(view))
 
     def renewed(self, known: KnownMessage, at: int) -> KnownMessage:
         """Return a known message as the list has it now."""
         native = self.messages[at]
         if known.native == native:  # it need not be read
-            return replace(known, native=dict(native) if isinstance(native, dict) else native, shortened=None)
+            return replace(known, native=_kept(native), shortened=None)
         return self.known_as(native, self.view(at), known.index)
 
     def matched(self, known: Sequence[KnownMessage]) -> list[int]:
@@ -402,6 +402,11 @@ class _GivenList:
         own = Message(whole.role, tuple(part for part in shortened.parts if not isinstance(part, ToolResult)))
         others = Message(whole.role, tuple(part for part in whole.parts if not isinstance(part, ToolResult)))
         return any(text in self.stubs for text in _texts(own)) or _content_hash(own) == _content_hash(others)
+
+
+def _kept(native: Any) -> Any:
+    """Return *native* to compare it with later: its owner may replace fields of the very object."""
+    return {**native} if is_object(native) else native
 
 
 def _content_hash(view: Message) -> int:

@@ -14,7 +14,7 @@ from buoyline.compression import Compressor, ContextConfig, Summary
 from buoyline.compression.summary import summary_from
 from buoyline.compression.summary_text import ArchiveLocation
 from buoyline.errors import StaleWindowError, UsageError
-from buoyline.integrations.held_window import HeldContext, HeldWindow
+from buoyline.integrations.strands.held_window import HeldContext, HeldWindow
 from buoyline.integrations.strands.history import DIALECT, NativeMessage, durable_key, key_of
 from buoyline.management import ContextManagement
 from buoyline.messages import Text
