@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
-from buoyline.errors import ConfigError
+from buoyline.errors import ConfigError, MessageError
 
 
 async def test_a_session_is_begun_and_continued_by_the_same_call(tmp_path: Path) -> None:
@@ -35,3 +35,21 @@ async def test_a_setting_that_cannot_work_is_refused_for_a_new_session_as_for_an
             await ContextWindow.open(tmp_path, "s1", size=-1)
         async with await ContextWindow.open(tmp_path, "s1") as window:
             await window.add({"role": "user", "content": "Ahoy"})
+
+
+async def test_a_response_is_one_message_whose_items_are_handed_out_flat(tmp_path: Path) -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VhbGVk"}
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    done = {"type": "function_call_output", "call_id": "c1", "output": "a.py"}
+    items = [{"role": "user", "content": "Look."}, thought, call, done]
+    async with await ContextWindow.open(tmp_path, "s1", dialect="openai-responses") as window:
+        for message in (items[0], {"output": [thought, call]}, done):
+            await window.add(message)
+        assert await window.prepare() == items
+        with pytest.raises(MessageError, match="add the response"):
+            await window.add(call)
+    async with await ContextWindow.open(tmp_path, "s1") as window:
+        assert window.messages == items
+        items.append({"role": "assistant", "content": "One file."})
+        assert (await window.follow(items)).added == 1
+        assert await window.prepare() == items

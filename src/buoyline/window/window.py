@@ -256,7 +256,7 @@ class ContextWindow:
     @property
     def messages(self) -> list[Any]:
         """The native messages in the context, with those just added."""
-        return self._handed_out.of(self._context.whole)
+        return self._flat(self._handed_out.of(self._context.whole))
 
     @property
     def summary(self) -> "Summary | None":
@@ -306,6 +306,8 @@ class ContextWindow:
         Adds what is new; stores what came behind a change. *key* returns the id
         of a message. See docs/following.md.
         """
+        if self._dialect is not None:
+            messages = dialect_named(self._dialect).grouped(messages)
         given = self._handed_out.apart(messages, self._context.whole)
         return await self._follower.follow(given, key, lambda message, pinned: self._added(message, pinned=pinned))
 
@@ -460,7 +462,13 @@ class ContextWindow:
         end, tokens = state.messages.end, budget.tokens_by_kind(state)
         budget.usage.hand_out(Request(sum(tokens.values()), end))
         self._context.log.note_call(ModelCall(now(), end, tokens))
-        return self._handed_out.of(state)
+        return self._flat(self._handed_out.of(state))
+
+    def _flat(self, natives: list[Any]) -> list[Any]:
+        """Return the items of *natives* if requests of their dialect are flat: those of the Responses API are."""
+        if self._dialect is None:
+            return natives
+        return [item for native in natives for item in dialect_named(self._dialect).handed_out(native)]
 
     async def _open(self) -> None:
         if self._is_open:
