@@ -19,7 +19,7 @@ _HEADINGS: Sequence[str | int] = ("", "role", "tool", "tokens", "transcript", "b
 @workdir_option
 @json_option
 def diff_command(session: str, number: int, workdir: Path, *, as_json: bool) -> None:
-    """Show what the model saw before and after compression N.
+    """Show what the model saw before and after compaction N.
 
     N counts the compressions of SESSION from 1. The answer lists the messages that were archived and those that were
     kept, the summary that replaced the archived ones, and the lines that each of its sentences cites. Messages are

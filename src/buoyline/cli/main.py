@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "preview": ("preview", "Show what an agent would see in place of FILE."),
         "sessions": ("show", "List the sessions of a workspace."),
         "show": ("show", "Show the messages, files and last summary of SESSION."),
-        "diff": ("diff", "Show what the model saw before and after compression N."),
+        "diff": ("diff", "Show what the model saw before and after compaction N."),
         "convert": ("convert", "Print the messages of SESSION in another dialect, one a line."),
         "read": ("lookups", "Print lines of a file, with their numbers."),
         "grep": ("lookups", "Search files of the workspace for PATTERN."),
