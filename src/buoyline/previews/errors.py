@@ -1,0 +1,178 @@
+r"""Errors: the lines with which a run reports that something went wrong.
+
+A line with an error word may be one; the forms of levels, runners and compilers decide which. The forms only order the
+lines: what merely has a word is shown behind them, if there is room.
+"""
+
+import re
+from collections import Counter
+from itertools import islice
+from typing import Final
+
+from buoyline.previews.rows import ERROR, FAR_CHARS, Row, linear, row_of
+
+MOST_KINDS = 400
+"""Lines that differ in digits only are of one kind; behind this many kinds, others are only counted."""
+
+_MOST_HITS = 5_000
+_JUDGED_BYTES = 400
+_ALIKE_STEP, _ALIKE_MOST = 0.5, 3.0
+_MOST_OTHERS = 8
+_WORD_WEIGHT, _QUOTED_WEIGHT = 64.0, 61.0
+
+# In RE2 a word boundary is ASCII.
+_FORMS: Final = {
+    99.0: (
+        r"\b(?:FATAL|CRITICAL|EMERG(?:ENCY)?|PANIC|OOMKilled|SIG(?:SEGV|ABRT|KILL))\b|^F\d{4} \d\d:\d\d:\d\d",
+        r"\bpanic: |panicked at|\bfatal error\b|[Ss]egmentation fault|core dumped|DATA RACE",
+        r"[Oo]ut of memory|OutOfMemory",
+    ),
+    97.0: (  # tests
+        r"^\s*--- FAIL|^FAIL\b|\bFAILED\b|\[FAIL|<(?:failure|error)\b|^\s*not ok\b",
+        "^\\s*[\u2715-\u2718\u274c\u00d7] |^\\s*\u25cf .*\u203a",
+    ),
+    95.0: (
+        r"\bERR(?:OR)?S?\b|\bFAIL(?:URES?)?\b|\bSEVERE\b|^E\d{4} \d\d:\d\d|^E {2,}\S|\blevel=(?:error|fatal|panic)",
+        r"^\W*(?:[Ee]rror|[Ff]ail(?:ed|ure)|fatal)\b|\b[Ee]rror(?:\[\w+\]| ?[A-Z]+\d+)?\s?[:(]",
+        r"\b[Ee]rror (?:response )?from \w|\w(?:Error|Exception)\b\s*(?::|$)|Caused by: ",
+        r"\"(?:level|severity|lvl|status|state|outcome|result)\" ?: ?\"(?i:error|fatal|critical|fail(?:ed|ure))\"",
+        r"\"level\" ?: ?[56]0\b|\"(?:ok|success)\" ?: ?false|\"errors?\" ?: ?[\"{\[]",
+        r"(?:^|[,;\t|])\s*\"?(?:error|failed|failure|fatal)\"?\s*(?:[,;\t|]|$)",
+        r"[Nn]o such file|[Pp]ermission denied|command not found|[Cc]onnection refused|[Tt]imed out\b",
+        r"\b[Ee]xit(?:ed)?(?: with)?(?: code| status)[ :=]+[1-9]|non-zero exit|^g?make(?:\[\d+\])?: \*\*\*|ELIFECYCLE",
+        r"\b[1-9]\d* (?:failed|failures?|errors?)\b|\b(?:failures|errors)=\"[1-9]|undefined reference",
+        r"\bORA-\d{5}|\bSQLSTATE\b|HTTP/[\d.]+\"? 5\d\d\b|\b5\d\d (?:[A-Z]\w+ )+(?:Error|Gateway|Unavailable|Timeout)",
+        r"CrashLoopBackOff|ImagePullBackOff|ErrImagePull|\bFehler\b|\b[Ee]rreur\b",
+        "\u9519\u8bef|\u932f\u8aa4|\u5931\u8d25|\u5931\u6557|\u5f02\u5e38|\u30a8\u30e9\u30fc|\uc624\ub958",
+        "[\u041e\u043e]\u0448\u0438\u0431\u043a|[\u00c9\u00e9]chec\\b",
+    ),
+    92.0: (  # messages with a place
+        r"^\s*(?:vet: )?[^\s:(]+\.\w+(?::\d+:\d+|\(\d+,\d+\)): \S|^Traceback",
+        r"^(?:[A-Z]{1,4}\d{3,4}|invalid-syntax:) (?:\[\*\] )?[A-Z`]",
+        r"_test\.go:\d+: .*(?i:\bexpect|\bwant|\bgot\b|should|fail|error|\bnot?\b|missing|mismatch|must|n't\b|!=)",
+    ),
+    84.0: (
+        r"^\s*(?:[Ee]xpected|[Rr]eceived|[Aa]ctual|[Ww]ant|[Gg]ot|left|right)\s*[:=]|HTTP/[\d.]+\"? 4\d\d\b",
+        r"(?:^\W*|: )(?:[Uu]nable to|[Cc]annot|[Cc]ould not) \w",
+    ),
+    70.0: (r"\bWARN(?:ING)?\b|\b[Ww]arning\b\s*:|\blevel=warn|^W\d{4} \d\d:\d\d:\d\d|^\s*--> \S+:\d+:\d",),
+    _WORD_WEIGHT: (r"(?i:error|fatal|fail|panic|exception|traceback)",),
+}
+_DENIED: Final = re.compile(
+    rb"(?i)\b(?:0|no|without|zero)\s(?:\w+\s)?(?:errors?|failed|failures?|warnings?)\b"
+    rb"|[\"']?\b(?:errors?|failures?|failed|exceptions?|warnings?)[\"']?\s?[:=]\s?"
+    rb"(?:[\"'\[{(]?(?:0|null|none|nil|false)\b|\[\]|\{\}|\(\)|\"\"|'')"
+)
+_PASSED: Final = re.compile(
+    rb"\bPASS(?:ED)?\b|^ok\s|\.\.\. ok$|^\s*(?:\xe2\x9c\x93|\xe2\x9c\x94|\xe2\x88\x9a)\s|^\s*ok \d"
+)
+# Lines of a program, of a reader that numbers lines, of a search and of a diff.
+_CODE: Final = re.compile(
+    rb"(?:[{;,(]|=>|->|&&|\|\||\\n|\*/)\s*$|:=|!= nil|=>|\breturn\b"
+    rb"|^\s*(?:func|def|class|if|elif|else|throw|raise|catch|case|for|try|except|import|from|const|let|var|export|public"
+    rb"|private|type|fn|impl|assert)\b|^\s*(?://|/\*|\*\s|#\s|<!--)|\w\(.*\)\s*[;,{]?\s*$"
+    rb"|^\s*\d+(?:\t| ?\| )|^[^\s:]*[./][^\s:]*[:-]\d+[:-](?!\d+:? )|^\d+[:-](?!\d)|^[+-][^+-]"
+)
+_NUMBERED: Final = re.compile(rb"^\s*\d+(?:\xe2\x86\x92| \| )")
+# No program has lines of these forms, whatever code they quote.
+_SURE: Final = re.compile(
+    rb"^E {2,}\S|^\s*--- FAIL|^Traceback|^panic: |^npm (?:ERR!|error)|^error(?:\[\w+\])?: "
+    rb"|^\s*(?:(?:Caused by|Uncaught|Unhandled):? )?(?:[\w$]+\.)*[A-Z]\w*(?:Error|Exception): "
+    rb"|^\[?\d{4}-\d\d-\d\d.*\b(?:ERROR|FATAL|CRITICAL)\b|^\[(?:ERROR|FATAL)\] |_test\.go:\d+: "
+    rb"|^[^\s:(]+[:(]\d+(?:[:,]\d+)?\)?:? (?:- )?(?:fatal )?error\b"
+)
+# A word alone, a heading, or a note that explains the message above it says less than other lines.
+_BARE: Final = re.compile(
+    rb"^\W*(?:FAIL|FAILED|[Ee]rror|ERROR|errors?)\W*$|^={4,} |^[^\s:]+:\d+(?::\d+)?: note: "
+    rb"|^\S+ (?:FAILED|ERROR)\s+\[ *\d+%\]$"
+)
+_VALUES: Final = re.compile(
+    rb"'[^']{0,200}'|\"[^\"]{0,200}\"|`[^`]{0,200}`|[^\s'\"`()\[\]<>{},;=]*[\d_./\\@][^\s'\"`()\[\]<>{},;=]*"
+)
+_VERDICT: Final = re.compile(r"(?i)\b\d+ (?:tests? )?(?:passed|failed|errors?|failures?|warnings?|problems?)\b")
+_DIGITS: Final = b"0123456789"
+
+
+class ErrorLines:
+    """Collects the error lines of a text that is read in blocks, one row for each kind."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._kinds: dict[bytes, Row | None] = {}
+
+    def read(self, content: bytes, first: int) -> None:
+        """Add the lines of *content*, in UTF-8, of which the first is line *first*."""
+        seen = set[int]()
+        for weight, forms in _FORMS.items():
+            pattern, number, place = linear("|".join(forms)), first, 0
+            for hit in islice(pattern.finditer(content), _MOST_HITS):
+                number += content.count(b"\n", place, hit.start())
+                place = hit.start()
+                if number not in seen:
+                    seen.add(number)
+                    self._add(number, hit, weight)
+
+    def _add(self, number: int, hit: re.Match[bytes], weight: float) -> None:
+        content, start = hit.string, hit.start()
+        begin, end = content.rfind(b"\n", 0, start) + 1, content.find(b"\n", start)
+        line = content[begin : end if end >= 0 else len(content)]
+        seen = line[max(start - begin - _JUDGED_BYTES, 0) :][: _JUDGED_BYTES + FAR_CHARS]
+        kind = seen.translate(None, _DIGITS)
+        known = self._kinds.get(kind)
+        if known is not None:
+            others = known.others if len(known.others) < _MOST_OTHERS else known.others[:-1]
+            self._kinds[kind] = known._replace(lines=known.lines + 1, others=(*others, number))
+        elif kind not in self._kinds and len(self._kinds) < MOST_KINDS:
+            weight = judged(seen, weight, hit.re)
+            word = hit.group().decode("utf-8", "replace").strip() if weight > _WORD_WEIGHT else ""
+            form = _VALUES.sub(b"_", seen[:300].strip()) if weight >= ERROR else b""
+            column = len(line[: start - begin].decode("utf-8", "replace"))
+            row = row_of(number, weight, line.decode("utf-8", "replace"), column)
+            self._kinds[kind] = row._replace(word=word, form=form) if weight else None
+
+    def rows(self, *, is_free: bool = False, quoted: frozenset[int] = frozenset()) -> list[Row]:
+        """Return the rows in the order of the text; in a free text and in quoted lines, few are errors.
+
+        Of errors with the same word, the later ones weigh less; the last one counts in full.
+        """
+        found = sorted(row for row in self._kinds.values() if row)
+        last = max((row.number for row in found if row.weight >= ERROR), default=0)
+        alike, rows = Counter[str](), list[Row]()
+        for row in found:
+            word, weight = row.word.lower(), row.weight
+            if row.number in quoted or (is_free and weight < ERROR):
+                rows.append(row._replace(weight=min(weight, _QUOTED_WEIGHT), word="", form=b""))
+            elif weight < ERROR or row.number == last:
+                rows.append(row)
+            else:
+                rows.append(row._replace(weight=weight - min(_ALIKE_STEP * alike[word], _ALIKE_MOST)))
+                alike[word] += 1
+        return rows
+
+
+def judged(line: bytes, weight: float, pattern: re.Pattern[bytes]) -> float:
+    """Return the weight of a line that *pattern*, of *weight*, has found; 0 if it denies an error."""
+    if _PASSED.search(line):
+        return min(weight, _QUOTED_WEIGHT) if weight < ERROR else 0
+    if _DENIED.search(line) and not pattern.search(_DENIED.sub(b"", line)):
+        return 0
+    if _NUMBERED.match(line) or (_CODE.search(line) and not _SURE.search(line)):
+        return min(weight, _QUOTED_WEIGHT)
+    return min(weight, _WORD_WEIGHT) if _BARE.search(line) else weight
+
+
+def flagged_lines(text: str, most: int = 20) -> list[tuple[int, str]]:
+    """Return the lines of *text* that report an error, one of each kind, with their numbers, in the order of the text.
+
+    A line has at most 1,000 characters. Of more than *most* kinds, the heaviest are returned.
+    """
+    errors = ErrorLines()
+    errors.read(text.encode("utf-8", "replace"), 1)
+    rows = sorted((row for row in errors.rows() if row.weight >= ERROR), key=lambda row: -row.weight)[:most]
+    return [(row.number, row.text) for row in sorted(rows)]
+
+
+def verdict(tail: list[str], first: int) -> Row | None:
+    """Return the last line of *tail*, whose first line is line *first*, that counts what passed and failed."""
+    lines = reversed(list(enumerate(tail, first)))
+    return next((row_of(number, 98.0, line) for number, line in lines if _VERDICT.search(line[:400])), None)
