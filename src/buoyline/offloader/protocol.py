@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 from buoyline.messages import Message, ToolResult
 from buoyline.previews.source import Source
@@ -70,6 +70,14 @@ class StoredPart:
     name: str = ""
 
 
+class StoredFile(NamedTuple):
+    """A file that a line of the log names, so that `verify` sees each changed byte; *name* is within the session."""
+
+    name: str
+    size_bytes: int
+    crc: str
+
+
 @dataclass(frozen=True, slots=True)
 class StoredResult:
     """A stored tool result.
@@ -81,6 +89,7 @@ class StoredResult:
         lines: Lines of the view, or of the result if there is no view.
         parts: One for each block, in the tool's order; empty if the offloader does not list them.
         partial: Why the output is incomplete; empty for a whole result.
+        files: Its own file and that of its view, with their checksums.
     """
 
     reference: str
@@ -89,6 +98,7 @@ class StoredResult:
     lines: int = 0
     parts: tuple[StoredPart, ...] = ()
     partial: str = ""
+    files: tuple[StoredFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

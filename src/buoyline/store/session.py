@@ -1,0 +1,448 @@
+"""`Session`: the logs and the transcript of one session on disk. Blocking.
+
+Every write takes the lock of ``context.jsonl``, looks at both logs, syncs what others wrote, and sets torn bytes
+aside; then it is one write and one sync. So nothing unsynced ever lies below a line that is synced. Source:
+docs/format.md, "Writing".
+"""
+
+import errno
+import json
+import os
+import secrets
+import zlib
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, chain
+from typing import Any, NoReturn
+
+from buoyline.errors import ConfigError, CorruptError, FormatVersionError, StaleWindowError, StorageError
+from buoyline.messages import spell
+from buoyline.messages.times import now
+from buoyline.store import layout
+from buoyline.store.disk import Disk, OpenFile
+from buoyline.store.log import Damage, Facts, Log, LogLine, Tail, body_of, has_lost_line_ends
+from buoyline.store.state import (
+    ContextRecord,
+    Keys,
+    Line,
+    NewForm,
+    NewLine,
+    Range,
+    Rendered,
+    SessionState,
+    Transcript,
+    line_of,
+)
+
+_OF_A_WINDOW = frozenset({"claim", "settings", "context", "form"})
+
+
+class Session:
+    """A handle of one session. One call at a time; several handles and processes may share a session.
+
+    A window calls `open` first. From then on the handle refuses to write if somebody else has continued the session,
+    since the window's memory would lack it. A handle that was not opened takes in what others wrote.
+
+    Attributes:
+        session_id: Any text.
+        name: The session's directory, relative to the workdir.
+        state: What this handle knows.
+        settings: What the window wants to be recorded, plain JSON; it is written with the claim, and with the next
+            records if it differs.
+    """
+
+    def __init__(self, disk: Disk, session_id: str, *, lock_timeout_s: float = 30.0, shown_as: str = "") -> None:
+        """Use *disk*; nothing is read or created yet.
+
+        Raises:
+            InvalidNameError: *session_id* cannot be an id.
+        """
+        self.session_id = session_id
+        self.name = layout.session_directory(session_id)
+        self.settings: Mapping[str, Any] | None = None
+        self.disk = disk
+        self._lock_timeout_s = lock_timeout_s
+        self._shown_as = shown_as or str(disk.root)
+        self._writer = secrets.token_hex(8)
+        self._is_window = self._is_durable = False
+        self._refusal = ""  # why a window may not write until it is opened anew
+        self._pid = os.getpid()
+        self._forget()
+
+    def _forget(self) -> None:
+        names = (layout.STATE, layout.CONTEXT, layout.SUMMARIES)
+        self._records, self._messages, self._summaries = (Log(self.disk, f"{self.name}/{name}") for name in names)
+        self.state = SessionState()
+
+    def path_of(self, name: str) -> str:
+        """Return the path of the session's file *name* as the agent sees it."""
+        return f"{self._shown_as}/{self.name}/{name}"
+
+    # Reading.
+
+    def open(self) -> SessionState:
+        """Read the state for a window. Writes nothing; a session that is not there is empty.
+
+        Raises:
+            CorruptError: It is damaged in a way that may have changed the context, or belongs to another id.
+            FormatVersionError: Another version of buoyline wrote it.
+        """
+        self.load()
+        if self.state.damaged:
+            raise self._records.corrupt(f"record {self.state.damaged[0]} is damaged")
+        self._is_window, self._refusal = True, ""
+        self._pid, self._writer = os.getpid(), secrets.token_hex(8)
+        return self.state
+
+    def load(self) -> SessionState:
+        """Read the state for somebody who only looks: damaged records are left out, and nothing is claimed.
+
+        Raises:
+            CorruptError: Messages that were acknowledged are missing, or the session belongs to another id.
+            FormatVersionError: Another version of buoyline wrote it.
+        """
+        self._forget()
+        tails: list[Tail] = []
+        for log in (self._records, self._messages):
+            tail = Tail(0, {}, 0)
+            try:
+                with self.disk.opened(log.name) as file:
+                    tail = log.look(file)
+                    log.accept(file, tail, is_synced=False)
+            except StorageError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+            tails.append(tail)
+        self._require_all(*tails)
+        self._fold(0)
+        return self.state
+
+    def read(self, numbers: Iterable[int]) -> list[Line]:
+        """Return messages by number, in that order, each in its newest form.
+
+        Raises:
+            CorruptError: One of them is damaged, or not there.
+        """
+        wanted = list(numbers)
+        found = self._lines(self._messages, wanted)
+        forms = self._lines(self._records, [self.state.forms[n] for n in wanted if n in self.state.forms])
+        keys = self.state.form_keys
+        return [
+            line_of(found[n], forms[self.state.forms[n]] if n in self.state.forms else None, keys.get(n, ()))
+            for n in wanted
+        ]
+
+    def keys(self) -> list[Keys]:
+        """Return what identifies each message of the session, those of damaged lines left out."""
+        forms = self.state.form_keys
+        return [
+            Keys(
+                line.number,
+                line.facts.get("id", ""),
+                (*line.facts.get("keys", ()), *forms.get(line.number, ())),
+                line.facts.get("ours", False),
+                line.facts.get("archived", False),
+            )
+            for line in self._messages.lines()
+        ]
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """Return the summaries in order, each with its number as ``n``; damaged ones are left out."""
+        if self.disk.status(self._summaries.name) is None:
+            return []
+        with self.disk.opened(self._summaries.name) as file:
+            if not self._summaries.knows(file):
+                self._summaries.accept(file, self._summaries.look(file), is_synced=False)
+        return [line.value for line in self._summaries.lines()]
+
+    def damage(self) -> list[Damage]:
+        """Return the bytes of the three logs that are not what was written; reads all of them."""
+        logs = (self._records, self._messages, self._summaries)
+        return [found for log in logs if self.disk.status(log.name) is not None for found in log.damage()]
+
+    # Writing.
+
+    def append(self, lines: Sequence[NewLine]) -> int:
+        """Append messages, whole or not at all, in one write and one sync; return the number of the first.
+
+        Raises:
+            ConfigError: The session holds messages of `offload_context`.
+            StaleWindowError: Another writer has continued the session.
+            CorruptError: Something that was acknowledged is missing; nothing was written.
+            StorageError: The file system refused; nothing was changed.
+        """
+        if not lines:
+            return self.state.end
+        with self._writing(as_window=True) as (context, _):
+            return self._append_messages(context, lines, {}, {})
+
+    def append_archived(
+        self, lines: Sequence[NewLine], render: Callable[[int], Sequence[Sequence[str]]]
+    ) -> tuple[int, bool]:
+        """Append messages that have left a context that is not ours, as one batch.
+
+        Args:
+            lines: In order. A batch equal to the newest one is the same, if each message has an ``id``.
+            render: Gets the number of the first, and returns the transcript's lines of each.
+
+        Returns:
+            The number of the first, and whether the batch is new.
+
+        Raises:
+            ConfigError: A window has written to the session.
+            StorageError: The file system refused; nothing was changed.
+        """
+        if not lines:
+            return self.state.end, False
+        with self._writing(as_window=False) as (context, _):
+            if self.state.claim:
+                raise ConfigError("session_id", f"a window writes to {self.session_id!r}; use a new session id")
+            if self._is_newest_batch(lines):
+                return self.state.end - len(lines), False
+            rendered = self._append_transcript(render(self.state.end))
+            facts = {"transcript": rendered.transcript}
+            first = self._append_messages(context, lines, {"archived": True}, facts, rendered.lines)
+            self.state.transcript = rendered.transcript
+            return first, True
+
+    def note_forms(self, forms: Sequence[NewForm]) -> None:
+        """Record new forms of messages in one synced batch. Raises as `append` does."""
+        if forms:
+            values = [{"op": "form", "message": form.value} for form in forms]
+            with self._writing(as_window=True) as (_, state):
+                self._append_records(state, values, [form.facts() for form in forms])
+
+    def note_context(self, record: ContextRecord) -> None:
+        """Record the context: the commit of a compaction or fork. Raises as `append` does."""
+        with self._writing(as_window=True) as (_, state):
+            self._append_records(state, [record.to_json()])
+
+    def note_usage(self, usage: Mapping[str, Any]) -> None:
+        """Record the provider's count of a request that no message has taken. Raises as `append` does."""
+        with self._writing(as_window=True) as (_, state):
+            self._append_records(state, [{"op": "usage", "usage": usage}])
+
+    def note_result(self, record: Mapping[str, Any]) -> None:
+        """Record a result that no message names; *record* has its ``key``, and all that `results` wants to know."""
+        with self._writing(as_window=False) as (_, state):
+            self._append_records(state, [{"op": "result", **record}])
+
+    def archive(self, texts: Sequence[Sequence[str]]) -> Rendered:
+        """Append the rendered lines of each message to the transcript, durably; `note_context` commits them.
+
+        What was appended and never committed is cut first. Raises as `append` does.
+        """
+        with self._writing(as_window=True):
+            return self._append_transcript(texts)
+
+    def append_summary(self, record: Mapping[str, Any]) -> int:
+        """Append a summary, durably; return its number, which is also its ``n``. Raises as `append` does."""
+        log = self._summaries
+        with self._writing(as_window=True), self.disk.opened(log.name, write=True) as file:
+            if not log.knows(file):
+                file.sync()
+                tail = log.look(file)
+                if tail.count < self.state.named_summaries:
+                    raise log.corrupt(f"holds {tail.count} summaries of {self.state.named_summaries} that were written")
+                self._set_aside(log, file, tail)
+            try:
+                (line,) = log.append(file, [{"n": log.count, **record}], [{"time": now()}])
+            finally:
+                self._note_uncut(file)
+            return line.number
+
+    # The way of a write.
+
+    @contextmanager
+    def _writing(self, *, as_window: bool) -> Generator[tuple[OpenFile, OpenFile]]:
+        """Hold the lock, with all that others wrote taken in; yields both logs, open."""
+        if self._is_window and self._pid != os.getpid():
+            self._refuse("it was opened before a fork")
+        if self._refusal:
+            self._refuse(self._refusal)
+        if not self._is_window and self.state.exists and self.disk.status(self.name) is None:
+            self._forget()
+            self._is_durable = False
+        if not self._is_durable:
+            self._make_durable()
+        try:
+            with (
+                self.disk.locked(self._messages.name, self._lock_timeout_s) as context,
+                self.disk.opened(self._records.name, write=True) as state,
+            ):
+                try:
+                    self._catch_up(context, state)
+                    self._begin(state, as_window=as_window)
+                    yield context, state
+                finally:
+                    self._note_uncut(context, state)
+        except StorageError as error:
+            if self._is_window and error.errno == errno.ENOENT and self.disk.status(self.name) is None:
+                self._refuse("it was removed")
+            raise
+
+    def _refuse(self, reason: str) -> NoReturn:
+        """Let a window write nothing until it is opened anew."""
+        self._refusal = reason
+        raise StaleWindowError(self.session_id, reason, "open it again with ContextWindow.open")
+
+    def _note_uncut(self, *files: OpenFile) -> None:
+        if self._is_window and any(file.is_uncut for file in files):
+            self._refusal = "a failed write could not be undone"
+
+    def _make_durable(self) -> None:
+        """Create the session if it is missing; make the names of its files durable, whoever created them.
+
+        Only a session without a record is created: one that this handle knows and that is gone was removed.
+        """
+        found = self.disk.status(self._records.name)
+        if not self.state.exists and (found is None or found.size == 0):
+            self.disk.make_directory(self.name)
+            for name in layout.SESSION_FILES:
+                self.disk.create(f"{self.name}/{name}")
+        for name in (self.name, layout.SESSIONS, ""):
+            self.disk.sync_directory(name)
+        self._is_durable = True
+
+    def _catch_up(self, context: OpenFile, state: OpenFile) -> None:
+        """Sync and take in what others wrote, and set torn bytes aside."""
+        logs = ((self._records, state), (self._messages, context))
+        if all(log.knows(file) for log, file in logs):
+            return
+        for log, file in logs:
+            if not log.knows(file):
+                file.sync()
+        tails = [log.look(file) for log, file in logs]
+        self._require_all(*tails)
+        is_replaced = [log.is_replaced(file, tail) for (log, file), tail in zip(logs, tails, strict=True)]
+        if self._is_window and (any(is_replaced) or tails[1].count != self._messages.count):
+            self._refuse("another writer has continued it")
+        known = 0 if is_replaced[0] else self._records.count
+        for (log, file), tail in zip(logs, tails, strict=True):
+            self._set_aside(log, file, tail)
+        if self._is_window and any(line.value["op"] in _OF_A_WINDOW for line in self._records.lines(known)):
+            self._refuse("another window has continued it")
+        self._fold(known)
+
+    def _require_all(self, records: Tail, messages: Tail) -> None:
+        """Refuse a log that is shorter than the other one proves: the missing part was acknowledged."""
+        named = records.facts.get("end", 0)
+        if messages.count < named:
+            raise self._messages.corrupt(f"holds {messages.count} messages of {named} that were written")
+        named = messages.facts.get("s", 0)
+        if records.count < named:
+            raise self._records.corrupt(f"holds {records.count} records of {named} that were written")
+
+    def _set_aside(self, log: Log, file: OpenFile, tail: Tail) -> None:
+        """Move torn bytes at the end of *file* to a file of their own, and take the rest over."""
+        if tail.end < tail.size:
+            torn = file.read(tail.end, tail.size - tail.end)
+            if has_lost_line_ends(torn):
+                raise log.corrupt(f"the line end behind line {tail.count} is damaged")
+            self.disk.make_directory(f"{self.name}/{layout.TORN}")
+            short = log.name.rpartition("/")[2]
+            self.disk.publish(f"{self.name}/{layout.torn_name(short, tail.end, torn)}", [torn])
+            file.cut(tail.end)
+        log.accept(file, Tail(tail.end, tail.facts, tail.end), is_synced=True)
+
+    def _fold(self, known: int) -> None:
+        """Take in the records from number *known* on."""
+        if known == 0:
+            self.state = SessionState()
+        for line in self._records.lines(known):
+            try:
+                self.state.fold(line)
+            except (KeyError, TypeError, ValueError) as error:
+                raise self._records.corrupt(f"record {line.number} cannot be read: {error!r}") from error
+            if line.number == 0 and known == 0:
+                self._require_ours(line.value)
+        self.state.end = self._messages.count
+        if self._messages.tail.facts.get("archived"):
+            self.state.fold_archived(self._messages.tail.facts)
+
+    def _require_ours(self, record: Mapping[str, Any]) -> None:
+        if record.get("format") != layout.FORMAT:
+            raise FormatVersionError(self.disk.path(self._records.name), record.get("format"), layout.FORMAT)
+        if record.get("id") != self.session_id:
+            raise CorruptError(self.disk.path(self._records.name), f"belongs to the session {record.get('id')!r}")
+
+    def _begin(self, state: OpenFile, *, as_window: bool) -> None:
+        """Record what has to be there before the first message: the session, and the claim of a window."""
+        first: list[Mapping[str, Any]] = []
+        if not self.state.exists:
+            first.append({"op": "session", "id": self.session_id, "format": layout.FORMAT})
+        if as_window and self.state.claim != self._writer:
+            if self.state.is_plain:
+                raise ConfigError(
+                    "session_id", f"{self.session_id!r} holds messages of `offload_context`; use a new one"
+                )
+            first.append({"op": "claim", "writer": self._writer})
+        if first:
+            self._append_records(state, first)
+
+    def _append_records(
+        self, state: OpenFile, records: Sequence[Mapping[str, Any]], facts: Sequence[Facts] = ()
+    ) -> None:
+        more = [dict(given) for given in facts] or [Facts() for _ in records]
+        values = list(records)
+        if self._is_window and self.settings is not None:
+            settings = json.loads(spell(self.settings))
+            if settings != self.state.settings:
+                values.append({"op": "settings", "settings": settings})
+                more.append({})
+        common = {"end": self.state.end, "time": now()}
+        for line in self._records.append(state, values, [{**common, **given} for given in more]):
+            self.state.fold(line)
+
+    def _append_messages(
+        self, context: OpenFile, lines: Sequence[NewLine], each: Facts, last: Facts, places: Sequence[int] = ()
+    ) -> int:
+        facts: list[Facts] = [{"s": self._records.count, **line.facts(), **each} for line in lines]
+        for fact, place in zip(facts, places, strict=False):
+            fact["line"] = place
+        facts[-1] |= last
+        written = self._messages.append(context, [line.value for line in lines], facts)
+        self.state.end = self._messages.count
+        return written[0].number
+
+    def _append_transcript(self, texts: Sequence[Sequence[str]]) -> Rendered:
+        length, crc, count = self.state.transcript
+        content = "".join(f"{line}\n" for line in chain.from_iterable(texts)).encode("utf-8", "replace")
+        with self.disk.opened(f"{self.name}/{layout.TRANSCRIPT}", write=True) as file:
+            if file.size < length:
+                reason = f"has {file.size} bytes of {length} that were written; run `buoyline repair`"
+                raise CorruptError(file.path, reason)
+            if file.size > length:
+                file.cut(length)
+            try:
+                file.append(content)
+            finally:
+                self._note_uncut(file)
+        lines = tuple(accumulate(map(len, texts), initial=count + 1))
+        made = Transcript(length + len(content), f"{zlib.crc32(content, int(crc, 16)):08x}", lines[-1] - 1)
+        return Rendered(made, lines)
+
+    def _is_newest_batch(self, lines: Sequence[NewLine]) -> bool:
+        newest = self._messages.tail.facts
+        if newest.get("of") != len(lines) or not all(line.value.get("id") for line in lines):
+            return False
+        written = [line.body for line in self._messages.lines(newest["n"] + 1 - len(lines))]
+        return written == [body_of(line.value) for line in lines]
+
+    def _lines(self, log: Log, numbers: Iterable[int]) -> dict[int, LogLine]:
+        found = {line.number: line for first, end in _runs(numbers) for line in log.lines(first, end)}
+        for number in numbers:
+            if number not in found:
+                raise log.corrupt(f"line {number} is damaged or missing")
+        return found
+
+
+def _runs(numbers: Iterable[int]) -> list[Range]:
+    """Return *numbers* as ranges."""
+    runs: list[Range] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][1] == number:
+            runs[-1] = runs[-1][0], number + 1
+        else:
+            runs.append((number, number + 1))
+    return runs
