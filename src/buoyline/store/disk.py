@@ -268,9 +268,8 @@ class Disk:
             self._make_root()
         steps = name.split("/") if name else []
         for depth, step in enumerate(steps):
-            above = "/".join(steps[:depth])
             with (
-                self._directory(above) as parent,
+                self._directory("/".join(steps[:depth])) as parent,
                 _translated(self.path(name)),
                 contextlib.suppress(FileExistsError),
             ):
@@ -280,8 +279,8 @@ class Disk:
                     _set_mode(inner, self.mode)
                 finally:
                     os.close(inner)
-            # Also if it exists: its creator may have been killed before it was durable.
-            self.sync_directory(above)
+        # Also if they exist: their creator may have been killed before they were durable.
+        self.sync_upwards(name.rpartition("/")[0])
 
     def create(self, name: str) -> None:
         """Create an empty file unless *name* exists; `sync_directory` makes it durable."""
@@ -302,6 +301,14 @@ class Disk:
         if self.durable:
             with self._directory(name) as descriptor, _translated(self.path(name)):
                 os.fsync(descriptor)
+
+    def sync_upwards(self, name: str) -> None:
+        """Make the names in directory *name* durable, and its own, and those of all directories above it."""
+        steps = name.split("/") if name else []
+        for depth in range(len(steps), -1, -1):
+            self.sync_directory("/".join(steps[:depth]))
+        with _translated(str(self.root.parent)):
+            self._sync_outside(self.root.parent)
 
     @contextmanager
     def stage(self, directory: str) -> Generator[StagedFile]:
@@ -393,13 +400,16 @@ class Disk:
             self.root.mkdir(mode=0o700)
             self._mode = self._mode or _OWN_MODE
             self.root.chmod(self._mode)
+        for above in missing:
+            self._sync_outside(above.parent)
+
+    def _sync_outside(self, directory: Path) -> None:
         if self.durable:
-            for above in {self.root.parent, *(above.parent for above in missing)}:
-                descriptor = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     @contextmanager
     def _directory(self, name: str) -> Generator[int]:

@@ -300,8 +300,9 @@ class Session:
             self.disk.make_directory(self.name)
             for name in layout.SESSION_FILES:
                 self.disk.create(f"{self.name}/{name}")
-        for name in (self.name, layout.SESSIONS, ""):
-            self.disk.sync_directory(name)
+            self.disk.sync_directory(self.name)
+        else:
+            self.disk.sync_upwards(self.name)
         self._is_durable = True
 
     def _catch_up(self, context: OpenFile, state: OpenFile) -> None:
