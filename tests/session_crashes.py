@@ -112,7 +112,9 @@ class Compact(Call):
     def run(self, process: Process) -> None:
         session = process.at_work()
         known = session.state.context.until if session.state.context else 0
-        rendered = session.archive([_rendered(line.value["content"]) for line in session.read(range(known, self.until))])
+        rendered = session.archive(
+            [_rendered(line.value["content"]) for line in session.read(range(known, self.until))]
+        )
         number = session.append_summary({"text": self.summary})
         session.note_context(
             ContextRecord(
@@ -171,7 +173,7 @@ class Scenario:
 
     calls: tuple[Call, ...]
     before: tuple[Call, ...] = ()
-    later: Call = Add(("and later",))
+    later: Add | Offload = Add(("and later",))
 
 
 @dataclass(frozen=True)
@@ -188,10 +190,10 @@ class Recording:
     """
 
     start: Disk
-    operations: tuple[Operation, ...]
     calls: tuple[Call, ...]
     before: tuple[Contents, ...]
-    later: Call
+    later: Add | Offload
+    operations: tuple[Operation, ...] = ()
     past: tuple[Operation, ...] = ()
     torn: frozenset[bytes] = frozenset()
     is_cut_at_the_end: bool = False
@@ -246,7 +248,7 @@ def recorded(scenario: Scenario, folder: Path) -> Recording:
     """Make the calls of *scenario* in *folder* and return what was done."""
     contents = prepared(scenario, folder)
     state, nodes = scanned(folder)
-    return record(Process(folder), folder, nodes, Disk(state), scenario, scenario.calls, (contents,))
+    return record(Process(folder), folder, nodes, Recording(Disk(state), scenario.calls, (contents,), scenario.later))
 
 
 def prepared(scenario: Scenario, folder: Path) -> Contents:
@@ -265,26 +267,24 @@ def record(
     who: Process,
     folder: Path,
     nodes: dict[tuple[int, int], int],
-    disk: Disk,
-    scenario: Scenario,
-    calls: tuple[Call, ...],
-    before: tuple[Contents, ...],
+    undone: Recording,
     *,
     process: int = 0,
     killed_after: int | None = None,
 ) -> Recording:
-    """Let *who* make *calls* in *folder*, which is as *disk* says."""
+    """Let *who* make the calls of *undone* in *folder*, which is as its start and past say; return what is done."""
+    disk = undone.start.copy()
+    disk.apply(*undone.past)
     recorder = Recorder(nodes, disk.next_node, process=process, killed_after=killed_after)
     with still(recorder), suppress(Killed):
-        for number, call in enumerate(calls):
+        for number, call in enumerate(undone.calls):
             recorder.mark(number, is_acknowledged=False)
             call.run(who)
             recorder.mark(number, is_acknowledged=True)
     end = disk.copy()
     end.apply(*recorder.operations)
     assert end.cached().tree() == scanned(folder)[0].tree(), "something was done that was not recorded"
-    operations = tuple(recorder.operations)
-    return Recording(disk, operations, calls, before, scenario.later, torn=set_aside(folder))
+    return replace(undone, operations=tuple(recorder.operations), torn=set_aside(folder))
 
 
 @contextmanager
@@ -340,23 +340,21 @@ def recorded_after_kill(
         with still(Recorder({}, 0, process=98)):
             second.at_work()
             second.plain.load()
-    first = record(
-        Process(folder), folder, nodes, Disk(state), scenario, scenario.calls, (contents,), killed_after=killed_after
-    )
+    undone = Recording(Disk(state), scenario.calls, (contents,), scenario.later)
+    first = record(Process(folder), folder, nodes, undone, killed_after=killed_after)
     marks = [operation for operation in first.operations if isinstance(operation, Mark)]
     begun, acknowledged = (sum(mark.is_acknowledged is done for mark in marks) for done in (False, True))
     before, seen = tuple(first.outcomes(acknowledged, begun)), observed(folder)
     assert seen in before
-    call = scenario.later
+    call: Call = scenario.later
     if is_repeated and begun:
         again = Again(scenario.calls[begun - 1], first.outcomes(begun - 1, begun - 1)[0], seen)
         if isinstance(again.call, Offload) or seen != again.after(seen):
             call = again  # who sees that it is there goes on, and what is acknowledged next vouches for it
         if is_at_work:
             second.window.open()
-    disk = Disk(state, first.operations)
-    done = record(second, folder, nodes, disk, scenario, (call,), (seen,), process=1)
-    return replace(done, start=Disk(state), past=first.operations, is_cut_at_the_end=True)
+    undone = Recording(Disk(state), (call,), (seen,), scenario.later, past=first.operations, is_cut_at_the_end=True)
+    return record(second, folder, nodes, undone, process=1)
 
 
 def recorded_after_crash(recording: Recording, crash: Crash, folder: Path) -> Recording:
@@ -367,8 +365,8 @@ def recorded_after_crash(recording: Recording, crash: Crash, folder: Path) -> Re
     number = max(crash.begun - 1, 0)
     before = next((found for found in recording.outcomes(number, number)), Contents())
     call = Again(recording.calls[number], before, seen)
-    scenario = Scenario((), later=recording.later)
-    return record(Process(folder), folder, nodes, Disk(crash.state), scenario, (call,), (seen,), process=1)
+    undone = Recording(Disk(crash.state), (call,), (seen,), recording.later)
+    return record(Process(folder), folder, nodes, undone, process=1)
 
 
 def check(recording: Recording, crash: Crash, folder: Path) -> None:
@@ -395,8 +393,9 @@ def check(recording: Recording, crash: Crash, folder: Path) -> None:
             assert recording.torn <= set_aside(folder), "torn bytes are kept"
 
 
-def go_on(folder: Path, later: Call, ends: Sequence[Contents]) -> None:
+def go_on(folder: Path, later: Add | Offload, ends: Sequence[Contents]) -> None:
     """Make sure that the next call succeeds and finds one of *ends* before it, and that all is well then."""
+    later = replace(later, texts=("at last",))  # not the batch of the process that went on before
     later.run(Process(folder, durable=False))
     assert observed(folder) in [later.after(end) for end in ends]
     damage = Process(folder).plain.damage()

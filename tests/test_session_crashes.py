@@ -12,8 +12,6 @@ import pytest
 from crash_states import Crash, Entries, Mark, Sync, spread
 from session_crashes import (
     SCENARIOS,
-    SESSION,
-    WORKDIR,
     Recording,
     check,
     recorded,
@@ -84,7 +82,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(made) / "state"
 
 
-def broken_promises(recording: Recording, crashes: Iterable[Crash], effort: Effort, way: str, folder: Path) -> list[str]:
+def broken_promises(
+    recording: Recording, crashes: Iterable[Crash], effort: Effort, way: str, folder: Path
+) -> list[str]:
     """Check *crashes* until a promise was found broken."""
     for crash in crashes:
         question = recording.question(crash)

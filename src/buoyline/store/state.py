@@ -95,6 +95,7 @@ class NewForm:
 
     Attributes:
         value: The whole message, with references in place of payloads.
+        stored: Its files, but for those that its line names already.
     """
 
     number: int
