@@ -188,6 +188,12 @@ def document_name(name: object) -> str:
     return f"{CONTEXT_MANAGEMENT}/{name}.json"
 
 
+def document_in(entry: str) -> str | None:
+    """Return the name of the document in the file *entry* of its directory; None if it is not a document's file."""
+    name = entry.removesuffix(".json")
+    return name if name != entry and _DOCUMENT.fullmatch(name) else None
+
+
 def torn_name(name: str, offset: int, content: bytes) -> str:
     """Return the name, within its session, for bytes that were found at *offset* of its file *name* and set aside."""
     return f"{TORN}/{name}-{offset}-{hashlib.sha256(content).hexdigest()[:8]}"

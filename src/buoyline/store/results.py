@@ -1,0 +1,215 @@
+"""Whole tool results in files of their own.
+
+A result is in its file before the line of its message is written. So a file that no line names is a leftover of a
+writer that died, and gc removes it.
+"""
+
+import hashlib
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from buoyline.errors import CorruptError
+from buoyline.messages import Json, Media, Opaque, Text, ToolResult, spell
+from buoyline.messages.model import ResultPart, join_texts
+from buoyline.offloader.protocol import StoredFile, StoredPart, StoredResult
+from buoyline.offloader.view import view_blocks, view_of
+from buoyline.previews.source import BytesSource, Source, TextSource, decoded, is_readable
+from buoyline.store import layout
+from buoyline.store.blobs import put_blob
+from buoyline.store.disk import Disk, StagedFile
+
+# A character takes up to three bytes more than in ASCII, so both make about a megabyte.
+_ASCII_SLICE_CHARS = 1 << 20
+_SLICE_CHARS = 1 << 18
+_CHUNK_BYTES = 1 << 18
+
+
+@dataclass(slots=True)
+class Measure:
+    """Size, checksums and lines of a text in UTF-8, taken while it is written."""
+
+    size_bytes: int = 0
+    crc: int = 0
+    newlines: int = 0
+    is_readable: bool = True
+    last: bytes = b"\n"
+    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+
+    def add(self, chunk: bytes) -> None:
+        """Count *chunk*."""
+        self.size_bytes += len(chunk)
+        self.crc = zlib.crc32(chunk, self.crc)
+        self.newlines += chunk.count(b"\n")
+        self.digest.update(chunk)
+        self.last = chunk[-1:] or self.last
+
+    @property
+    def lines(self) -> int:
+        """Return how many lines there are; a last line may lack its end."""
+        return self.newlines + (self.last != b"\n")
+
+    def file(self, name: str) -> StoredFile:
+        """Return the facts of a file with this content."""
+        return StoredFile(name, self.size_bytes, f"{self.crc:08x}")
+
+
+class Results:
+    """The tool results of a session."""
+
+    def __init__(self, disk: Disk, directory: str, *, prepare: Callable[[], None], shown: Callable[[str], str]) -> None:
+        """Store in *directory* of *disk*.
+
+        Args:
+            disk: Where the workspace is.
+            directory: The session's.
+            prepare: Creates it durably before the first file.
+            shown: Returns the path of a name as the agent knows it.
+        """
+        self._disk, self._directory, self._prepare, self._shown = disk, directory, prepare, shown
+
+    def store(self, result: ToolResult) -> StoredResult:
+        """Store *result* durably: its media in ``data/``, its text and JSON, byte for byte, in a file of its own.
+
+        The same id with the same content is the same file; with other content it is another file, since ids repeat in
+        real sessions. Lone surrogates are written in their three-byte form.
+
+        Raises:
+            CorruptError: Damaged files have both names that the content may have.
+            StorageError: The file system refused.
+        """
+        self._prepare()
+        texts = result.texts
+        measure, parts = Measure(), tuple(self._parts(result.parts, texts))
+        with self._disk.stage(self._directory) as staged:
+            for chunk in _encoded(texts):
+                measure.add(chunk)
+                staged.write(chunk)
+            name = self._place(result.call_id, measure, staged)
+        view = None if all(map(is_readable, texts)) else view_of(join_texts(list(texts)))
+        shown = None if view is None else self._put_view(name, (view.encode(),))
+        return self._described(name, measure, shown, parts)
+
+    def store_text(self, name: str, text: str) -> StoredFile:
+        """Store *text*, such as the arguments of a call, durably in file *name* of the session."""
+        self._prepare()
+        measure = Measure()
+        for chunk in _encoded((text,)):
+            measure.add(chunk)
+        self._disk.replace(f"{self._directory}/{name}", _encoded((text,)))
+        return measure.file(name)
+
+    @contextmanager
+    def stage(self) -> "Generator[StagedResult]":
+        """Begin a result that is written while it arrives; it is gone after the block unless it was published."""
+        self._prepare()
+        with self._disk.stage(self._directory) as file:
+            yield StagedResult(self, file)
+
+    def source(self, stored: StoredResult) -> Source:
+        """Return the text that the lines of *stored* refer to: its view if there is one. Reading it blocks."""
+        return self._source(layout.view_name(stored.name) if stored.view else stored.name)
+
+    def publish(self, call_id: str, measure: Measure, file: StagedFile, partial: str = "") -> StoredResult:
+        """Give a staged result its name, by the rules of `store`; *partial* says why it is not whole."""
+        name = self._place(call_id, measure, file)
+        blocks = (block.encode() for block in view_blocks(self._source(name)))
+        shown = None if measure.is_readable else self._put_view(name, blocks)
+        return self._described(name, measure, shown, (StoredPart("text", measure.size_bytes),), partial)
+
+    def _source(self, name: str) -> Source:
+        path = f"{self._directory}/{name}"
+        status = self._disk.status(path)
+        return BytesSource(lambda: self._disk.chunks(path), status.size if status else 0)
+
+    def _place(self, call_id: str, measure: Measure, staged: StagedFile) -> str:
+        """Publish the content under the name of the id, or with its hash if other content has that; return the name."""
+        path = ""
+        for variant in ("", measure.digest.hexdigest()):
+            name = layout.result_name(call_id, variant)
+            path = f"{self._directory}/{name}"
+            if staged.publish_as(path):
+                return name
+            if self._is_same(path, staged):
+                self._disk.touch(path)
+                return name
+        raise CorruptError(self._disk.path(path), "is not the tool result that belongs there; move it away")
+
+    def _put_view(self, name: str, blocks: Iterable[bytes]) -> Measure:
+        """Write the view of a result. A wrong one is replaced: all that it shows is in the result."""
+        measure, path = Measure(), f"{self._directory}/{layout.view_name(name)}"
+        with self._disk.stage(self._directory) as staged:
+            for block in blocks:
+                measure.add(block)
+                staged.write(block)
+            if not staged.publish_as(path) and not self._is_same(path, staged):
+                staged.replace(path)
+        return measure
+
+    def _is_same(self, path: str, staged: StagedFile) -> bool:
+        with self._disk.opened(path) as file:
+            if file.size != staged.size:
+                return False
+            steps = range(0, file.size, _CHUNK_BYTES)
+            return all(file.read(at, _CHUNK_BYTES) == staged.read(at, _CHUNK_BYTES) for at in steps)
+
+    def _parts(self, parts: Sequence[ResultPart], texts: Sequence[str]) -> Iterator[StoredPart]:
+        offset, left = 0, iter(texts)
+        for part in parts:
+            match part:
+                case Text() | Json():
+                    text = next(left)
+                    size_bytes = TextSource(text).size_bytes
+                    yield StoredPart("text" if isinstance(part, Text) else "json", size_bytes, offset)
+                    offset += size_bytes + (not text.endswith("\n"))
+                case Media() if (content := part.content()) is not None:
+                    yield self._blob(part.kind, content, part.media_type, part.name)
+                case Media() | Opaque():
+                    spelled = part.json if isinstance(part, Opaque) else spell({"url": part.source, "name": part.name})
+                    content = spelled.encode("utf-8", "surrogatepass")
+                    yield self._blob("opaque", content, "application/json", part.kind)
+
+    def _blob(self, kind: str, content: bytes, media_type: str, name: str) -> StoredPart:
+        path = layout.blob_behind(put_blob(self._disk, content, media_type)) or ""
+        return StoredPart(kind, len(content), 0, media_type, path, self._shown(path), name)
+
+    def _described(
+        self, name: str, measure: Measure, view: Measure | None, parts: tuple[StoredPart, ...], partial: str = ""
+    ) -> StoredResult:
+        path = self._shown(f"{self._directory}/{name}")
+        files = [measure.file(name)]
+        shown = ""
+        if view is not None:
+            files.append(view.file(layout.view_name(name)))
+            shown = self._shown(f"{self._directory}/{layout.view_name(name)}")
+        lines = measure.lines if view is None else view.lines
+        return StoredResult(path, name, shown, lines, parts, partial, tuple(files))
+
+
+class StagedResult:
+    """A result that is written while it arrives."""
+
+    def __init__(self, results: Results, file: StagedFile) -> None:
+        """Write to *file*."""
+        self._results, self._file, self._measure = results, file, Measure()
+
+    def append(self, block: bytes) -> None:
+        """Add a block: whole lines, or a part of a long one."""
+        self._file.write(block)
+        self._measure.add(block)
+        self._measure.is_readable = self._measure.is_readable and is_readable(decoded(block))
+
+    def publish(self, call_id: str, partial: str = "") -> StoredResult:
+        """Store it as the result of a call; *partial* says why it is not whole."""
+        return self._results.publish(call_id, self._measure, self._file, partial)
+
+
+def _encoded(texts: Sequence[str]) -> Iterator[bytes]:
+    """Yield texts in UTF-8 in slices, each text on a new line; so a large text takes no second copy of itself."""
+    for number, text in enumerate(texts, 1):
+        slice_chars = _ASCII_SLICE_CHARS if text.isascii() else _SLICE_CHARS
+        for start in range(0, len(text), slice_chars):
+            yield text[start : start + slice_chars].encode("utf-8", "surrogatepass")
+        if number < len(texts) and not text.endswith("\n"):
+            yield b"\n"
