@@ -1,62 +1,50 @@
-"""Measures the cost of durability: `LocalWorkspace` against bare system calls with the same promise, and against peers.
+"""Measures what durability costs: a workspace and a window against bare system calls with the same promise.
 
 Usage: ``python benchmarks/storage.py [ROW ...] [--quick] [--workdir DIR]``
 
 Both sides of a comparison take turns, call by call, in one process and on one file system, so that both have the same
-noise. The figures are medians; the important figure is their ratio.
-
-The table says whether each goal is met. Linux only, because of ``fdatasync``.
+noise. The figures are medians; the important figure is their ratio. Linux only, because of ``fdatasync``.
 """
 
 import argparse
 import asyncio
 import itertools
-import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
-from buoyline import LocalWorkspace
+from buoyline import ContextWindow, LocalWorkspace
 
-Message = dict[str, Any]
 Operation = Callable[[], Awaitable[object]]
 
 KILOBYTE, MEGABYTE = 1_000, 1_000_000
-MAX_BARE_RATIO = 1.5
-MAX_SMALL_RESULT_RATIO = 1.6
-MAX_GROWTH = 1.2
-MAX_START_S = 0.005
-MAX_MESSAGE_S = 40e-6
+SIZE = 200_000_000
+"""Tokens of the windows: nothing is compacted while it is measured."""
+
+MIN_SESSIONS_SHARE = 0.45
+MAX_STREAM_MB = 32
+MAX_STOP_S = 0.05
 WARM_UP = 2
-BATCH = 100
 
 
 class Row(NamedTuple):
-    """One line of the table.
-
-    Attributes:
-        what: The measurement.
-        ours: Our figure.
-        other: The figure to compare with, or what is needed to get it.
-        ratio: Ours to the other, or the figure that the goal is about.
-        goal: The project's goal; empty if there is none.
-        is_met: None without a goal.
-    """
+    """One line of the table: two figures, and the third that the goal is about."""
 
     what: str
     ours: str
     other: str
-    ratio: str
-    goal: str = ""
-    is_met: bool | None = None
+    figure: str
+    goal: str
+    is_met: bool
 
 
 class Setting(NamedTuple):
@@ -65,7 +53,7 @@ class Setting(NamedTuple):
     folder: Path
     is_quick: bool
 
-    def count(self, full: int, quick: int) -> int:
+    def times(self, full: int, quick: int) -> int:
         """Return *quick* in a quick run, else *full*."""
         return quick if self.is_quick else full
 
@@ -78,12 +66,12 @@ def main() -> None:
     """Read the arguments and print the table, each row as soon as it is known."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"one or more of {', '.join(ROWS)}; default: all")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller archives: some seconds a row")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller sessions: some seconds a row")
     parser.add_argument("--workdir", type=Path, help="measure on this directory's file system")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.rows if name not in ROWS]:
         parser.error(f"no row {', '.join(unknown)}; there are {', '.join(ROWS)}")
-    print(f"{'':68} {'ours':>12} {'other':>12} {'ratio':>12}  goal")
+    print(f"{'':66} {'ours':>12} {'other':>12} {'figure':>10}  goal")
     with tempfile.TemporaryDirectory(dir=arguments.workdir) as folder:
         for name in arguments.rows or ROWS:
             asyncio.run(show(ROWS[name](Setting(Path(folder), arguments.quick))))
@@ -92,71 +80,55 @@ def main() -> None:
 async def show(rows: AsyncIterator[Row]) -> None:
     """Print rows."""
     async for row in rows:
-        verdict = "" if row.is_met is None else "  met" if row.is_met else "  MISSED"
-        print(f"{row.what:68} {row.ours:>12} {row.other:>12} {row.ratio:>12}  {row.goal}{verdict}", flush=True)
+        verdict = "met" if row.is_met else "MISSED"
+        print(f"{row.what:66} {row.ours:>12} {row.other:>12} {row.figure:>10}  {row.goal}: {verdict}", flush=True)
+
+
+async def opened(folder: Path, session_id: str = "s") -> tuple[ContextWindow, Callable[[Any], Awaitable[object]]]:
+    """Return a window, and a function that adds a message to it durably."""
+    window = await ContextWindow.open(LocalWorkspace(folder), session_id, size=SIZE)
+    save = getattr(window, "save", None)
+    if save is None:
+        return window, window.add
+
+    async def add(message: Any) -> None:
+        await window.add(message)
+        await save()
+
+    return window, add
 
 
 async def alternate(rounds: int, operations: Sequence[Operation]) -> list[float]:
     """Return the median seconds of each operation; they take turns, in a different order each round."""
-    times: list[list[float]] = [[] for _ in operations]
+    taken: list[list[float]] = [[] for _ in operations]
     for number in range(rounds + WARM_UP):
         for turn in random.sample(range(len(operations)), len(operations)):
-            started = time.perf_counter()
+            began = time.perf_counter()
             await operations[turn]()
             if number >= WARM_UP:
-                times[turn].append(time.perf_counter() - started)
-    return [statistics.median(taken) for taken in times]
+                taken[turn].append(time.perf_counter() - began)
+    return [statistics.median(times) for times in taken]
 
 
-# One append.
+# One message.
 
 
-async def append(setting: Setting) -> AsyncIterator[Row]:
-    """One message of 1 KB to an existing session, against two files written and synced."""
-    ours = appending(LocalWorkspace(setting.fresh()), "s1")
-    await ours()
-    await ours()
-    session = next(setting.folder.glob("*/sessions/s1"))
-    lines = [(session / name).read_bytes().splitlines(keepends=True)[-1] for name in ("context.jsonl", "journal.jsonl")]
-    others: dict[str, Operation] = {
-        "write + fdatasync of two files": inline(bare_append(setting.fresh(), lines)),
-        "the same two files in asyncio.to_thread": threaded(bare_append(setting.fresh(), lines)),
-    }
-    for name, other in others.items():
-        our_s, other_s = await alternate(setting.count(300, 40), [ours, other])
-        yield compared("append 1 KB", name, our_s, other_s, MAX_BARE_RATIO if name.startswith("write") else 0.0)
-    yield await processor(setting, "append 1 KB", ours, next(iter(others.values())))
+async def message(setting: Setting) -> AsyncIterator[Row]:
+    """One message of 1 KB, against two files that are each written and synced, as a log with an index would be."""
+    drawn = texts(KILOBYTE)
+    _, add = await opened(setting.fresh())
+    workspace = LocalWorkspace(setting.fresh())
+    bare = bare_append(setting.fresh(), [b"x" * 1_150, b"x" * 200])
 
+    async def added() -> None:
+        await add(user(next(drawn)))
 
-async def processor(setting: Setting, what: str, ours: Operation, bare: Operation) -> Row:
-    """Return a row with the processor time of both, which other work on the disk does not change much."""
-    taken_s: list[float] = []
-    for operation in (ours, bare):
-        rounds, started = setting.count(1_000, 100), time.process_time()
-        for _ in range(rounds):
-            await operation()
-        taken_s.append((time.process_time() - started) / rounds)
-    return compared(what, "bare, processor time of both", *taken_s)
+    async def offloaded() -> None:
+        await workspace.offload_context("s", [user(next(drawn))])
 
-
-def appending(workspace: LocalWorkspace, session: str) -> Operation:
-    """Return a function that archives one more message of 1 KB."""
-    messages = texts(KILOBYTE)
-    return lambda: workspace.offload_context(session, [{"role": "user", "content": next(messages)}])
-
-
-def inline(function: Callable[[], None]) -> Operation:
-    """Return a coroutine function that calls *function* directly, so that nothing else can run meanwhile."""
-
-    async def call() -> None:
-        function()
-
-    return call
-
-
-def threaded(function: Callable[[], None]) -> Operation:
-    """Return a function that calls *function* in a thread, as an asynchronous program has to."""
-    return lambda: asyncio.to_thread(function)
+    for what, ours, goal in (("add", added, 1.6), ("offload_context", offloaded, 1.6)):
+        our_s, other_s = await alternate(setting.times(300, 60), [ours, lambda: asyncio.to_thread(bare)])
+        yield compared(f"{what} of 1 KB / two files in a worker thread", our_s, other_s, goal)
 
 
 def bare_append(folder: Path, lines: Sequence[bytes]) -> Callable[[], None]:
@@ -166,47 +138,72 @@ def bare_append(folder: Path, lines: Sequence[bytes]) -> Callable[[], None]:
     def write() -> None:
         for file, line in zip(files, lines, strict=True):
             os.write(file, line)
-        for file in files:
             os.fdatasync(file)
 
     return write
 
 
-# One tool result.
+async def sessions(setting: Setting) -> AsyncIterator[Row]:
+    """Messages a second of 50 sessions at once, against four threads that append to a file each."""
+    many, each = 50, setting.times(40, 10)
+    folder, drawn = setting.fresh(), texts(KILOBYTE)
+    adders = [(await opened(folder, f"s{number}"))[1] for number in range(many)]
+
+    async def one(add: Callable[[Any], Awaitable[object]], count: int) -> None:
+        for _ in range(count):
+            await add(user(next(drawn)))
+
+    await asyncio.gather(*(one(add, 1) for add in adders))
+    began = time.perf_counter()
+    await asyncio.gather(*(one(add, each) for add in adders))
+    our_rate = many * each / (time.perf_counter() - began)
+    with ThreadPoolExecutor(4) as pool:
+        writers = [bare_append(setting.fresh(), [b"x" * 1_150]) for _ in range(4)]
+        began = time.perf_counter()
+        list(pool.map(lambda write: [write() for _ in range(many * each // 4)], writers))
+        bare_rate = many * each / (time.perf_counter() - began)
+    share = our_rate / bare_rate
+    what = f"{many} sessions at once / four threads that write and sync"
+    yield Row(
+        what,
+        f"{our_rate:,.0f} /s",
+        f"{bare_rate:,.0f} /s",
+        f"{share:.2f} x",
+        "at least 0.45 x",
+        share >= MIN_SESSIONS_SHARE,
+    )
+
+
+# Large results.
 
 
 async def result(setting: Setting) -> AsyncIterator[Row]:
-    """A tool result of 100 KB, and of 10 MB, against a bare durable write."""
-    for what, chars, rounds, goal in (
-        ("result 100 KB", 100 * KILOBYTE, setting.count(300, 40), MAX_SMALL_RESULT_RATIO),
-        ("result 10 MB", 10 * MEGABYTE, setting.count(25, 4), MAX_BARE_RATIO),
-    ):
-        text = source_text(chars)
-        write = bare_publish(setting.fresh(), text.encode())
-        bare, recorded = inline(write), threaded(bare_result(setting.fresh(), write))
-        ours = storing(LocalWorkspace(setting.fresh()), "s1", text)
-        our_s, other_s, recorded_s = await alternate(rounds, [ours, bare, recorded])
-        yield compared(what, "temporary file, fdatasync, rename, fsync directory", our_s, other_s, goal)
-        yield compared(what, "the same and a synced record, in asyncio.to_thread", our_s, recorded_s)
-        if chars == 100 * KILOBYTE:
-            yield await processor(setting, what, ours, bare)
+    """A tool result of 100 KB, against a bare durable file; 100 MB as one text and as a stream."""
+    text = source_text(100 * KILOBYTE)
+    workspace, numbers = LocalWorkspace(setting.fresh()), itertools.count()
+    write = bare_publish(setting.fresh(), text.encode())
 
+    async def stored() -> None:
+        await workspace.offload_tool_result("s", tool(f"c{next(numbers)}", text))
 
-def storing(workspace: LocalWorkspace, session: str, text: str) -> Operation:
-    """Return a function that stores *text* as one more tool result."""
-    messages = ({"role": "tool", "tool_call_id": f"c{n}", "content": text} for n in itertools.count())
-    return lambda: workspace.offload_tool_result(session, next(messages))
-
-
-def bare_result(folder: Path, write: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that calls *write*, and then appends a record to a file, and syncs it."""
-    record = bare_append(folder, [b"x" * (KILOBYTE // 2)])
-
-    def write_and_record() -> None:
-        write()
-        record()
-
-    return write_and_record
+    our_s, other_s = await alternate(setting.times(200, 40), [stored, lambda: asyncio.to_thread(write)])
+    yield compared("result of 100 KB / file, fdatasync, rename, fsync", our_s, other_s, 1.6)
+    size = setting.times(100, 20) * MEGABYTE
+    chunk = source_text(MEGABYTE).encode()
+    window, add = await opened(setting.fresh())
+    await add(calling("c1", "c2"))
+    began_mb = resident_mb()
+    with MemoryPeak() as peak:
+        await window.add_tool_output("c1", itertools.repeat(chunk, size // MEGABYTE))
+    grown = peak.most_mb - began_mb
+    what = f"memory of a stream of {size // MEGABYTE} MB"
+    yield Row(what, f"{grown:.0f} MB", "", f"{grown:.0f} MB", "within 32 MB", grown <= MAX_STREAM_MB)
+    large = source_text(size)
+    began = time.perf_counter()
+    await add(tool("c2", large))
+    taken_s, limit_s = time.perf_counter() - began, 3 * size / (100 * MEGABYTE)
+    what = f"add of a text of {size // MEGABYTE} MB"
+    yield Row(what, f"{taken_s:.2f} s", "", f"{taken_s:.2f} s", f"under {limit_s:.1f} s", taken_s < limit_s)
 
 
 def bare_publish(folder: Path, content: bytes) -> Callable[[], None]:
@@ -226,123 +223,101 @@ def bare_publish(folder: Path, content: bytes) -> Callable[[], None]:
     return write
 
 
-# An append to a long session.
+def resident_mb() -> float:
+    """Return the resident memory of this process now."""
+    fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
 
 
-async def growth(setting: Setting) -> AsyncIterator[Row]:
-    """One append at 200 and at 200,000 archived messages."""
-    many, folder = setting.count(200_000, 20_000), setting.fresh()
-    unsynced = LocalWorkspace(folder, durability="off")
-    await fill(unsynced, "few", 200, 1)
-    for size in (1_000, 1):
-        await fill(unsynced, f"many{size}", many, size, chars=200)
-        for durability in ("fsync", "off"):
-            workspace = LocalWorkspace(folder, durability=durability)
-            operations = [appending(workspace, session) for session in ("few", f"many{size}")]
-            few_s, many_s = await alternate(setting.count(300, 60), operations)
-            what = f"append 1 KB at {many:,} messages (batches of {size:,}) / at 200, {durability}"
-            is_met = 1 / MAX_GROWTH <= many_s / few_s <= MAX_GROWTH
-            yield Row(what, milliseconds(many_s), milliseconds(few_s), times(many_s / few_s), "within 20 %", is_met)
+class MemoryPeak:
+    """Looks at the memory every few milliseconds."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.most_mb = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> Self:
+        """Begin to look."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.003):
+            self.most_mb = max(self.most_mb, resident_mb())
 
 
-async def fill(workspace: LocalWorkspace, session: str, count: int, size: int, *, chars: int = KILOBYTE) -> None:
-    """Archive *count* messages in batches of *size*."""
-    drawn = texts(chars)
-    for _ in range(0, count, size):
-        await workspace.archive(session, [{"role": "user", "content": next(drawn)} for _ in range(size)])
-    os.sync()  # otherwise the system would write during the measurement
+# Long sessions, and other work of the process.
 
 
-# The first append of a new process.
-
-FIRST_APPEND = """
-import asyncio, sys, time
-from buoyline import LocalWorkspace
-
-async def first(workdir, session):
-    message = {"role": "user", "content": "the first message of a new process"}
-    started = time.perf_counter()
-    workspace = LocalWorkspace(workdir)
-    await workspace.archive(session, [message])
-    print(time.perf_counter() - started)
-
-asyncio.run(first(*sys.argv[1:]))
-"""
-
-
-async def start(setting: Setting) -> AsyncIterator[Row]:
-    """The first append of a new process to 100 MB, against the same with one message archived."""
-    count, folder = setting.count(100_000, 10_000), setting.fresh()
-    async with LocalWorkspace(folder, durability="off") as workspace:
-        for size in (BATCH, 1):
-            await fill(workspace, f"large{size}", count, size)
-        await fill(workspace, "small", 1, 1)
-    for size in (BATCH, 1):
-        times_s = first_appends(folder, ("small", f"large{size}"), setting.count(25, 5))
-        small_s, large_s = map(statistics.median, times_s)
-        what = f"first append, {count // 1000:,} MB in batches of {size} / 1 message"
-        beyond_s = large_s - small_s
-        goal = f"under +{MAX_START_S * 1000:.0f} ms"
-        beyond = f"{beyond_s * 1000:+.2f} ms"
-        yield Row(what, milliseconds(large_s), milliseconds(small_s), beyond, goal, beyond_s < MAX_START_S)
+async def reopening(setting: Setting) -> AsyncIterator[Row]:
+    """The opening of a long session, and the first message to it."""
+    count, folder = setting.times(100_000, 10_000), setting.fresh()
+    window = await ContextWindow.open(LocalWorkspace(folder, durability="off"), "s", size=128_000)
+    for first in range(0, count, 100):
+        batch = [user(f"message {first + n} of a long conversation about the release" * 4) for n in range(100)]
+        if hasattr(window, "extend"):
+            await window.extend(batch)
+        else:
+            for one in batch:
+                await window.add(one)
+        await window.prepare()
+    await window.close()
+    began = time.perf_counter()
+    again = await ContextWindow.open(LocalWorkspace(folder), "s")
+    await again.add(user("one more"))
+    taken_s, limit_s = time.perf_counter() - began, count / 100_000
+    what = f"open of a session of {count:,} messages, and an add"
+    yield Row(what, f"{taken_s:.2f} s", "", f"{taken_s:.2f} s", f"under {limit_s:.1f} s", taken_s < limit_s)
 
 
-def first_appends(folder: Path, sessions: Sequence[str], rounds: int) -> list[list[float]]:
-    """Return the seconds of the first append of new processes, for each session in turn."""
-    found: list[list[float]] = [[] for _ in sessions]
-    for _ in range(rounds):
-        for session, times_s in zip(sessions, found, strict=True):
-            command = [sys.executable, "-c", FIRST_APPEND, str(folder), session]
-            times_s.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-    return found
+async def loop(setting: Setting) -> AsyncIterator[Row]:
+    """The longest time for which the event loop stood still while large results were added."""
+    window, add = await opened(setting.fresh())
+    gaps, is_over = [0.0], asyncio.Event()
+
+    async def tick() -> None:
+        while not is_over.is_set():
+            began = time.perf_counter()
+            await asyncio.sleep(0.001)
+            gaps.append(time.perf_counter() - began - 0.001)
+
+    ticking = asyncio.create_task(tick())
+    text = source_text(setting.times(10, 2) * MEGABYTE)
+    for number in range(setting.times(20, 5)):
+        await add(calling(f"c{number}"))
+        await add(tool(f"c{number}", text[number * KILOBYTE :]))
+        await window.prepare()
+    is_over.set()
+    await ticking
+    longest = f"{max(gaps) * 1000:.0f} ms"
+    what = f"longest stop of the event loop, results of {len(text) // MEGABYTE} MB"
+    yield Row(what, longest, "", longest, "at most 50 ms", max(gaps) <= MAX_STOP_S)
 
 
-# A batch.
+# Messages, texts and figures.
 
 
-async def batch(setting: Setting) -> AsyncIterator[Row]:
-    """100 messages in a batch: the cost of each beyond the sync of the same bytes."""
-    workspace, unsynced = LocalWorkspace(setting.fresh()), LocalWorkspace(setting.fresh(), durability="off")
-    conversations = (mixed(start) for start in itertools.count(0, BATCH))
-    messages = next(conversations)
-    await workspace.archive("s1", messages)
-    session = Path(workspace.workdir, "sessions", "s1")
-    written = [(session / name).read_bytes() for name in ("context.jsonl", "journal.jsonl")]
-    prepared = iter(list(itertools.islice(conversations, 2 * setting.count(102, 22))))
-    our_s, bare_s, unsynced_s = await alternate(
-        setting.count(100, 20),
-        [
-            lambda: workspace.archive("s1", next(prepared)),
-            inline(bare_append(setting.fresh(), written)),
-            lambda: unsynced.archive("s1", next(prepared)),
-        ],
-    )
-    size_bytes = len(written[0]) // BATCH
-    goal = f"under {MAX_MESSAGE_S * 1e6:.0f} us"
-    for name, ours, other in (("their bare sync", our_s, bare_s), ("nothing, durability off", unsynced_s, 0.0)):
-        each_s = (ours - other) / BATCH
-        each = f"{each_s * 1e6:.1f} us each"
-        what = f"batch of {BATCH} messages of {size_bytes:,} bytes / {name}"
-        yield Row(what, milliseconds(ours), milliseconds(other), each, goal, each_s < MAX_MESSAGE_S)
+def user(text: str) -> dict[str, Any]:
+    """Return a message of the user."""
+    return {"role": "user", "content": text}
 
 
-def mixed(start: int) -> list[Message]:
-    """Return 100 messages of about 1 KB: questions, calls, results and answers, not only in English."""
-    drawn = texts(900, start)
-    messages: list[Message] = []
-    for number in range(start, start + BATCH, 4):
-        arguments = json.dumps({"path": f"src/module_{number}.py", "old": next(drawn)[:400]})
-        call = {"id": f"c{number}", "type": "function", "function": {"name": "edit", "arguments": arguments}}
-        messages += [
-            {"role": "user", "content": f"{number}: 为什么这个测试失败了? Почему? {next(drawn)[:800]}"},
-            {"role": "assistant", "content": next(drawn)[:300], "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": f"c{number}", "content": next(drawn)},
-            {"role": "assistant", "content": next(drawn)},
-        ]
-    return messages
+def calling(*call_ids: str) -> dict[str, Any]:
+    """Return a message of the model with calls."""
+    calls = [{"id": one, "type": "function", "function": {"name": "run", "arguments": "{}"}} for one in call_ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
-# Texts and figures.
+def tool(call_id: str, text: str) -> dict[str, Any]:
+    """Return the result of a call."""
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
 def source_text(chars: int) -> str:
@@ -354,39 +329,31 @@ def source_text(chars: int) -> str:
     return (found * (chars // len(found) + 1))[:chars]
 
 
-def texts(chars: int, start: int = 0) -> Iterator[str]:
+def texts(chars: int) -> Iterator[str]:
     """Yield different texts of *chars* characters."""
     source = source_text(4 * MEGABYTE)
-    for number in itertools.count(start):
+    for number in itertools.count():
         begin = number * 977 % (len(source) - chars)
         yield f"{number:08} {source[begin : begin + chars - 9]}"
 
 
-def compared(what: str, name: str, our_s: float, other_s: float, goal_ratio: float = 0.0) -> Row:
-    """Return a row with the ratio of two times, and the goal for it unless that is 0."""
+def compared(what: str, our_s: float, other_s: float, most: float) -> Row:
+    """Return a row with the ratio of two times."""
     ratio = our_s / other_s
-    goal = (f"at most {goal_ratio} x", ratio <= goal_ratio) if goal_ratio else ("", None)
-    return Row(f"{what} / {name}", milliseconds(our_s), milliseconds(other_s), times(ratio), *goal)
-
-
-def milliseconds(seconds: float) -> str:
-    """Return *seconds* for the table."""
-    return f"{seconds * 1000:.3f} ms"
-
-
-def times(ratio: float) -> str:
-    """Return *ratio* for the table."""
-    return f"{ratio:.2f} x"
+    ours, other = f"{our_s * 1000:.3f} ms", f"{other_s * 1000:.3f} ms"
+    return Row(what, ours, other, f"{ratio:.2f} x", f"at most {most} x", ratio <= most)
 
 
 ROWS: Mapping[str, Callable[[Setting], AsyncIterator[Row]]] = {
-    "append": append,
+    "message": message,
+    "sessions": sessions,
     "result": result,
-    "growth": growth,
-    "start": start,
-    "batch": batch,
+    "open": reopening,
+    "loop": loop,
 }
 
 
 if __name__ == "__main__":
+    if sys.platform != "linux":
+        sys.exit("benchmarks/storage.py needs Linux: fdatasync and /proc")
     main()
