@@ -10,7 +10,7 @@ from buoyline.compression import Compressor, ContextConfig, Summary
 from buoyline.compression.compressor import MessageRange
 from buoyline.compression.plan import Plan, awaited_from, legal_cut_before, plan
 from buoyline.compression.summary_text import ArchiveLocation
-from buoyline.errors import NotFoundError, SummaryError
+from buoyline.errors import NotFoundError
 from buoyline.management.context import ContextView
 from buoyline.management.rules import LegalCuts, closed
 from buoyline.messages.registry import dialect_named
@@ -90,7 +90,6 @@ class Compaction:
         dialect: Dialect of all messages; None: each has its own.
         preserves_words: As context-management documents require: the user's newest words are reinserted, and so are all
             messages that belong to a pin.
-        requires_model: Without a summary by the model, there is no compaction.
         model: Name of the agent's model; empty if it is not known.
         unshown: A summary that is in the log, and perhaps not in the window on disk.
     """
@@ -101,8 +100,6 @@ class Compaction:
         results: ResultOffloader,
         compressor: Compressor,
         dialect: str | None,
-        *,
-        requires_model: bool = False,
     ) -> None:
         """Compact *context*."""
         self.context = context
@@ -111,7 +108,6 @@ class Compaction:
         self.session_id = results.session_id
         self.dialect = dialect
         self.preserves_words = False
-        self.requires_model = requires_model
         self.unshown: tuple[Summary, Eviction | None] | None = None
 
     @property
@@ -160,7 +156,6 @@ class Compaction:
 
         Raises:
             StorageError: The file system refused; the context is as it was.
-            SummaryError: See `made`.
         """
         if cut is None:
             decided = self.planned(settings)
@@ -215,7 +210,6 @@ class Compaction:
         Raises:
             StaleWindowError: Another window has taken the session over; nothing was archived.
             StorageError: The file system refused; the context is as it was.
-            SummaryError: The model wrote no summary, and one is required.
             Exception: Whatever the summarizer raises, except `SummaryError`.
         """
         began = time.perf_counter()
@@ -232,8 +226,6 @@ class Compaction:
             focus=focus,
             use_model=use_model,
         )
-        if summary.fell_back and self.requires_model:
-            raise SummaryError(summary.draft.summarizer, f"{summary.fell_back}; the context is as it was")
         return Ready(summary, time.perf_counter() - began)
 
     async def archived(self, extent: MessageRange) -> ArchiveLocation:

@@ -225,13 +225,6 @@ class Context:
         """Begin with the state that another process has written."""
         self.state, self.inbox = state, Messages(first=state.messages.end)
 
-    def reopen(self, position: int) -> None:
-        """Move the messages from *position* on to the inbox: nothing is decided about them yet."""
-        state = self.whole
-        entries = state.messages[position:]
-        self.state = state.until(state.messages.first + position)
-        self.inbox = Messages.of(entries, self.state.messages.end)
-
     def attempt(self, end: int) -> None:
         """Note an attempt to archive the messages before the session index *end*: they keep their form."""
         self.state = replace(self.state, attempts=self.state.attempts | {end})

@@ -43,7 +43,6 @@ class Engine:
         summarizer: Summarizer | SummaryFunction | None = None,
         summarizers: Mapping[str, Summarizer | SummaryFunction] | None = None,
         dialect: str | None = None,
-        requires_model: bool = False,
     ) -> None:
         """Put the engine to work on *context*; see `ContextWindow` and `Compaction` for the arguments."""
         self.context = context
@@ -53,7 +52,7 @@ class Engine:
         compressor = Compressor(
             results.offloader, config=config, counter=counter, summarizer=summarizer, on_event=context.tell
         )
-        self.compaction = Compaction(context, results, compressor, dialect, requires_model=requires_model)
+        self.compaction = Compaction(context, results, compressor, dialect)
         self.hooks = DocumentHooks(self.compaction, config, summarizers or {})
         self.asked: tuple[str, int] | None = None
 
@@ -91,11 +90,12 @@ class Engine:
         await self.context.commit(settled)
         self.context.emit()
 
-    async def make_room(self) -> None:
+    async def make_room(self, *, at_trigger: bool) -> None:
         """Limit the images, compact above the trigger, and shrink what still does not fit."""
         await self.limit_images()
         focus = self._asked_focus()
-        if focus is not None or self._is_too_much():
+        is_full = self.context.tokens > self.context.budget.limit
+        if focus is not None or is_full or (at_trigger and self._is_too_much()):
             await self.compaction.compact(self.config, focus or "")
         await self.fit(self.context.budget.limit)
 

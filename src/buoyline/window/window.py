@@ -300,6 +300,20 @@ class ContextWindow:
         return self._context.add(replace(entry, added=added))
 
     @_alone
+    async def shown(self, message: Any, *, offload: bool = False) -> Any:
+        """Return a message with stubs as `prepare` would; it is not added.
+
+        *offload* does so even below the limit, as in `add`.
+        """
+        context, results = self._context, self._engine.results
+        entry = await entry_beside(message, self.added, context.budget.counter, dialect=self._dialect)
+        await self._open()
+        if offload:
+            return (await results.offload_by_hand(entry, self.config.preview_tokens, context.outbox)).native
+        choices = context.planner.choose([entry]).get(entry.index, {})
+        return (await results.replace(entry, choices, context.outbox)).native
+
+    @_alone
     async def follow(self, messages: "Sequence[Any]", *, key: "MessageKey | None" = None) -> "Followed":
         """Take over the list that a framework owns, before each `prepare`.
 
@@ -341,18 +355,19 @@ class ContextWindow:
         await held.fill(output, add, max_bytes=max_bytes, keep_partial=keep_partial)
 
     @_alone
-    async def prepare(self, management: "Management | None" = None) -> "list[Any]":
+    async def prepare(self, management: "Management | None" = None, *, at_trigger: bool = True) -> "list[Any]":
         """Return the messages for the next model call.
 
         Offloads large results, writes new messages down, and compacts above the
-        trigger. Raises `ContextOverflowError` if pinned messages do not fit.
+        trigger, or without *at_trigger* only if the context does not fit.
+        Raises `ContextOverflowError` if pinned messages do not fit.
         """
         document = self.management
         if management is not None:
             document = await asyncio.to_thread(document_of, management, self._offloader)
         await self._settle(document)
         if document is None:
-            await self._engine.make_room()
+            await self._engine.make_room(at_trigger=at_trigger)
         else:
             await self._engine.manage(document)
         if self._abilities.turns is not None:
