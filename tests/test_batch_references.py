@@ -9,11 +9,6 @@ import pytest
 
 pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 pytest.importorskip("strands", reason="strands-agents is an extra for tests")
-from agentscope.agent import Agent as AgentScopeAgent
-from agentscope.agent import ContextConfig as AgentScopeConfig
-from agentscope.message import AssistantMsg, Msg, TextBlock, UserMsg
-from agentscope.state import AgentState
-from agentscope_model import ScriptedModel, state, toolkit
 from strands import Agent as StrandsAgent
 from strands_model import ScriptedModel as StrandsModel
 
@@ -21,7 +16,6 @@ from buoyline import ContextWindow
 from buoyline.compression import Draft, SummaryRequest
 from buoyline.compression.summary import BatchReference, summary_from
 from buoyline.compression.summary_text import ArchiveLocation
-from buoyline.integrations.agentscope import WorkspaceMiddleware
 from buoyline.integrations.strands import SummarizingConversationManager
 from buoyline.window import ContextCompressed, Event
 
@@ -128,33 +122,6 @@ async def test_the_batches_of_a_summary_survive_json() -> None:
     summary = [event.summary for event in events if isinstance(event, ContextCompressed)][-1]
     assert len(summary.draft.batches) > 1
     assert summary_from(summary.to_json()).draft.batches == summary.draft.batches
-
-
-def rounds(start: int, count: int) -> list[Msg]:
-    made: list[Msg] = []
-    for at in range(start, start + count):
-        made += [
-            UserMsg("ada", f"question {at} " + "word " * 40),
-            AssistantMsg("s", [TextBlock(text="word " * 40)]),
-        ]
-    return made
-
-
-@pytest.mark.parametrize("management", [None, "tool-heavy"])
-async def test_agentscopes_agent_names_every_batch_also_after_a_restart(management: str | None) -> None:
-    offloader = Batches()
-    saved = state("s1").model_dump_json()
-    for turn in range(4):
-        restored = AgentState.model_validate_json(saved)
-        restored.context = [*restored.context, *rounds(20 * turn, 20)]
-        middleware = WorkspaceMiddleware(offloader, management=management)
-        agent = AgentScopeAgent(
-            "s", "You count.", ScriptedModel(context_size=4_000), toolkit(), middlewares=[middleware], state=restored
-        )
-        await agent.compress_context(AgentScopeConfig(trigger_ratio=0.2, reserve_ratio=0.05))
-        saved = agent.state.model_dump_json()
-    assert len(offloader.kept) == 4
-    assert sizes(ranges(str(restored.summary))) == [len(batch) for batch in offloader.kept]
 
 
 def test_strands_manager_names_every_batch_also_after_a_restart() -> None:

@@ -1,0 +1,94 @@
+"""An agent's context as the list that a window follows, and back.
+
+AgentScope collects a whole reply, all its rounds of calls and results, in one message that grows. A window follows
+pieces of it that grow no more: all that the model said and called at once, one result, or one hint. Like AgentScope's
+own cut, a cut inside a message makes two messages with one id.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import Any, Final
+
+from agentscope.message import Msg
+from agentscope.state import AgentState
+
+from buoyline.messages.registry import dialect_named
+
+DIALECT: Final = "agentscope"
+
+_ALONE: Final = frozenset({"tool_result", "hint"})
+"""Blocks that are a piece each; all others come from the model, several at a time."""
+
+
+def pieces(context: Sequence[Msg]) -> Iterator[Msg]:
+    """Yield *context* in pieces. A piece of a reply is a copy without its usage, which grows with each model call."""
+    for message in context:
+        if message.role != "assistant":
+            yield message
+            continue
+        alone = [block.type in _ALONE for block in message.content]
+        cuts = [0, *(at for at in range(1, len(alone)) if alone[at] or alone[at - 1]), len(alone)]
+        for start, stop in pairwise(cuts):
+            if start < stop:
+                yield message.model_copy(update={"content": message.content[start:stop], "usage": None})
+
+
+def joined(parts: Sequence[Msg], context: Sequence[Msg]) -> Iterator[Msg]:
+    """Yield pieces as messages; one whose blocks are all there is the very object of *context*."""
+    whole = {message.id: message for message in context}
+    for _, group in groupby(parts, key=lambda part: part.id if part.role == "assistant" else id(part)):
+        first, *others = group
+        blocks = [block for part in (first, *others) for block in part.content]
+        message = whole.get(first.id, first)
+        yield message if _are_same(blocks, message.content) else message.model_copy(update={"content": blocks})
+
+
+def key_of(piece: Msg) -> str:
+    """Return what identifies a piece for life: the ids of its message and of its first block."""
+    if piece.role != "assistant":
+        return piece.id
+    return f"{piece.id} {piece.content[0].type} {piece.content[0].id}"
+
+
+def listed(state: AgentState) -> list[Msg]:
+    """Return the summary and the context as the list that a window follows; a window puts system messages first."""
+    head = [dialect_named(DIALECT).user_message(said)] if (said := _said(state.summary)) else []
+    begin = next((at for at, message in enumerate(state.context) if message.role != "system"), len(state.context))
+    return [*state.context[:begin], *head, *pieces(state.context[begin:])]
+
+
+def take_over(state: AgentState, followed: Sequence[Msg], shown: Sequence[Msg], summary: str) -> bool:
+    """Put what a window shows in place of the list that it *followed*, and return whether that changed *state*.
+
+    What was added meanwhile stays behind it. *summary* is the window's, or empty.
+    """
+    now, mine = listed(state), {key_of(piece): piece for piece in followed}
+    if [key_of(piece) for piece in now[: len(followed)]] != [key_of(piece) for piece in followed]:
+        return False  # somebody has changed the context meanwhile; the next call finds out
+    heads = {dialect_named(DIALECT).user_message(said).id: said for said in (_said(state.summary), summary)}
+    said = "".join(heads[piece.id] for piece in shown if piece.id in heads)
+    parts = [_newest(piece, mine.get(key_of(piece))) for piece in shown if piece.id not in heads]
+    context = [*joined([*parts, *now[len(followed) :]], state.context)]
+    held = [message for message in state.context if message.content]
+    if said == _said(state.summary) and _are_same(context, held):
+        return False
+    if said != _said(state.summary):
+        state.summary = said
+    state.context[:] = context
+    return True
+
+
+def _newest(shown: Msg, mine: Msg | None) -> Msg:
+    """Return the agent's own piece unless the window has changed it: the state of a call is not the window's."""
+    view = dialect_named(DIALECT).view
+    is_mine = mine is not None and (mine.content == shown.content or view(mine) == view(shown))
+    return mine if mine is not None and is_mine else shown
+
+
+def _are_same(one: Sequence[object], other: Sequence[object]) -> bool:
+    return len(one) == len(other) and all(mine is theirs for mine, theirs in zip(one, other, strict=True))
+
+
+def _said(summary: Any) -> str:
+    """Return the text of a summary, which AgentScope also allows to be a list of blocks."""
+    return summary if isinstance(summary, str) else "\n".join(getattr(block, "text", "") for block in summary)
