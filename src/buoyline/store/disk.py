@@ -26,8 +26,7 @@ CHUNK_BYTES = 1 << 20
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_OWN_MODE = 0o700
-_NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP})
+OWN_MODE = 0o700
 _FIRST_WAIT_S = 0.0005
 # At most as long as a few appends take: with 20 ms, four processes wrote half as fast.
 _LONGEST_WAIT_S = 0.003
@@ -130,19 +129,10 @@ class StagedFile:
         Without *sync_directory* the name is durable after the caller's `Disk.sync_directory`.
         """
         self._finish()
-        last = name.rpartition("/")[2]
-        with _translated(self._disk.path(name)):
-            try:
-                os.link(self.name, last, src_dir_fd=self._parent, dst_dir_fd=self._parent, follow_symlinks=False)
-                is_new = True
-            except FileExistsError:
-                is_new = False
-            except OSError as error:
-                if error.errno not in _NO_HARD_LINKS:
-                    raise
-                is_new = not _exists(last, self._parent)
-                if is_new:
-                    os.rename(self.name, last, src_dir_fd=self._parent, dst_dir_fd=self._parent)
+        # Another program may take the name in between; our own writers hold a lock, or give equal bytes one name.
+        is_new = self._disk.status(name) is None
+        if is_new:
+            self._rename(name)
         # Also of a name that is taken: its creator may have been killed before it was durable.
         if sync_directory:
             self._disk.sync_directory(self._directory)
@@ -151,15 +141,18 @@ class StagedFile:
     def replace(self, name: str) -> None:
         """Give the file the last step of *name*, which is in its directory, in place of what has it."""
         self._finish()
-        with _translated(self._disk.path(name)):
-            os.rename(self.name, name.rpartition("/")[2], src_dir_fd=self._parent, dst_dir_fd=self._parent)
+        self._rename(name)
         self._disk.sync_directory(self._directory)
 
     def discard(self) -> None:
-        """Close the file, and remove it if it has no other name."""
+        """Close the file, and remove it if it was given no name."""
         os.close(self._descriptor)
         with contextlib.suppress(OSError):
             os.unlink(self.name, dir_fd=self._parent)
+
+    def _rename(self, name: str) -> None:
+        with _translated(self._disk.path(name)):
+            os.rename(self.name, name.rpartition("/")[2], src_dir_fd=self._parent, dst_dir_fd=self._parent)
 
     def _finish(self) -> None:
         with _translated(self.path):
@@ -199,9 +192,9 @@ class Disk:
         """The mode of directories; that of files lacks the execute bits."""
         if self._mode is None:
             try:
-                self._mode = stat.S_IMODE(os.stat(self.root).st_mode) & 0o777 | _OWN_MODE
+                self._mode = stat.S_IMODE(os.stat(self.root).st_mode) & 0o777 | OWN_MODE
             except OSError:
-                return _OWN_MODE
+                return OWN_MODE
         return self._mode
 
     def path(self, name: str) -> str:
@@ -274,11 +267,7 @@ class Disk:
                 contextlib.suppress(FileExistsError),
             ):
                 os.mkdir(step, 0o700, dir_fd=parent)
-                inner = os.open(step, _DIRECTORY, dir_fd=parent)
-                try:
-                    _set_mode(inner, self.mode)
-                finally:
-                    os.close(inner)
+                _open_with_mode(step, _DIRECTORY, parent, self.mode)
         # Also if they exist: their creator may have been killed before they were durable.
         self.sync_upwards(name.rpartition("/")[0])
 
@@ -290,11 +279,7 @@ class Disk:
             _translated(self.path(name)),
             contextlib.suppress(FileExistsError),
         ):
-            descriptor = os.open(last, flags, 0o600, dir_fd=parent)
-            try:
-                _set_mode(descriptor, self.mode & 0o666)
-            finally:
-                os.close(descriptor)
+            _open_with_mode(last, flags, parent, self.mode & 0o666)
 
     def sync_directory(self, name: str) -> None:
         """Make the names in directory *name* durable."""
@@ -398,7 +383,7 @@ class Disk:
         self.root.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             self.root.mkdir(mode=0o700)
-            self._mode = self._mode or _OWN_MODE
+            self._mode = self._mode or OWN_MODE
             self.root.chmod(self._mode)
         for above in missing:
             self._sync_outside(above.parent)
@@ -483,6 +468,14 @@ def _set_mode(descriptor: int, mode: int) -> None:
         os.fchmod(descriptor, mode | current & 0o7000)
 
 
+def _open_with_mode(name: str, flags: int, parent: int, mode: int) -> None:
+    descriptor = os.open(name, flags, 0o600, dir_fd=parent)
+    try:
+        _set_mode(descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
 def _wait_for_lock(descriptor: int, path: str, deadline: float, timeout_s: float) -> None:
     wait_s = _FIRST_WAIT_S
     while True:
@@ -498,14 +491,6 @@ def _wait_for_lock(descriptor: int, path: str, deadline: float, timeout_s: float
             raise storage_error(error, path) from error
         else:
             return
-
-
-def _exists(name: str, parent: int) -> bool:
-    try:
-        os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _is_removed(parent: int, name: str) -> bool:

@@ -20,7 +20,10 @@ from buoyline.messages import spell
 from buoyline.messages.times import now
 from buoyline.store import layout
 from buoyline.store.disk import Disk, OpenFile
+from buoyline.store.documents import ensure_workspace
 from buoyline.store.log import Damage, Facts, Log, LogLine, Tail, body_of, has_lost_line_ends
+from buoyline.store.redaction import Redaction
+from buoyline.store.results import Results
 from buoyline.store.state import (
     ContextRecord,
     Keys,
@@ -47,12 +50,22 @@ class Session:
         session_id: Any text.
         name: The session's directory, relative to the workdir.
         state: What this handle knows.
+        redaction: Of the workspace; callers use it before they append.
+        results: The files of tool results.
         settings: What the window wants to be recorded, plain JSON; it is written with the claim, and with the next
             records if it differs.
     """
 
-    def __init__(self, disk: Disk, session_id: str, *, lock_timeout_s: float = 30.0, shown_as: str = "") -> None:
-        """Use *disk*; nothing is read or created yet.
+    def __init__(
+        self,
+        disk: Disk,
+        session_id: str,
+        *,
+        lock_timeout_s: float = 30.0,
+        shown_as: str = "",
+        redaction: Redaction | None = None,
+    ) -> None:
+        """Use *disk*, whose root the agent knows as *shown_as*; nothing is read or created yet.
 
         Raises:
             InvalidNameError: *session_id* cannot be an id.
@@ -61,6 +74,8 @@ class Session:
         self.name = layout.session_directory(session_id)
         self.settings: Mapping[str, Any] | None = None
         self.disk = disk
+        self.redaction = redaction or Redaction()
+        self.results = Results(disk, self.name, prepare=self._prepare, shown=lambda name: f"{self._shown_as}/{name}")
         self._lock_timeout_s = lock_timeout_s
         self._shown_as = shown_as or str(disk.root)
         self._writer = secrets.token_hex(8)
@@ -224,8 +239,10 @@ class Session:
 
     def note_result(self, record: Mapping[str, Any]) -> None:
         """Record a result that no message names; *record* has its ``key``, and all that `results` wants to know."""
+        made = {"op": "result", **record}
         with self._writing(as_window=False) as (_, state):
-            self._append_records(state, [{"op": "result", **record}])
+            if self.state.results.get(made["key"]) != made:
+                self._append_records(state, [made])
 
     def archive(self, texts: Sequence[Sequence[str]]) -> Rendered:
         """Append the rendered lines of each message to the transcript, durably; `note_context` commits them.
@@ -263,8 +280,7 @@ class Session:
         if not self._is_window and self.state.exists and self.disk.status(self.name) is None:
             self._forget()
             self._is_durable = False
-        if not self._is_durable:
-            self._make_durable()
+        self._prepare()
         try:
             with (
                 self.disk.locked(self._messages.name, self._lock_timeout_s) as context,
@@ -290,13 +306,16 @@ class Session:
         if self._is_window and any(file.is_uncut for file in files):
             self._refusal = "a failed write could not be undone"
 
-    def _make_durable(self) -> None:
+    def _prepare(self) -> None:
         """Create the session if it is missing; make the names of its files durable, whoever created them.
 
         Only a session without a record is created: one that this handle knows and that is gone was removed.
         """
+        if self._is_durable:
+            return
         found = self.disk.status(self._records.name)
         if not self.state.exists and (found is None or found.size == 0):
+            ensure_workspace(self.disk)
             self.disk.make_directory(self.name)
             for name in layout.SESSION_FILES:
                 self.disk.create(f"{self.name}/{name}")

@@ -4,7 +4,7 @@ Pure. A record is ``{"op": …}`` with a time and the session's ``end`` (the num
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from buoyline.messages.payloads import Reference
@@ -65,8 +65,8 @@ class NewLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A message of the log, in its newest form. See `NewLine`.
+class Line(NewLine):
+    """A message of the log, in its newest form.
 
     Attributes:
         keys: Those of all its forms.
@@ -74,17 +74,7 @@ class Line:
         line: The first line of an archived message in the transcript; 0 for others.
     """
 
-    number: int
-    value: Mapping[str, Any]
-    time: str = ""
-    dialect: str = ""
-    id: str = ""
-    keys: tuple[str, ...] = ()
-    pinned: bool = False
-    refs: tuple[Reference, ...] = ()
-    stored: Stored = field(default_factory=dict[int, tuple[StoredFile, ...]])
-    usage: Mapping[str, Any] | None = None
-    ours: bool = False
+    number: int = 0
     archived: bool = False
     line: int = 0
 
@@ -174,34 +164,18 @@ class ContextRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return the record."""
-        return {
-            "op": "context",
-            "ranges": self.ranges,
-            "until": self.until,
-            "systems": self.systems,
-            "pins": self.pins,
-            "summary": self.summary,
-            "notice": self.notice,
-            **({"transcript": self.transcript} if self.transcript else {}),
-            **({"left": self.left, "lines": self.lines} if self.left else {}),
-        }
+        return {"op": "context", **{name: getattr(self, name) for name in _CONTEXT}}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any], facts: Facts) -> "ContextRecord":
         """Return the record of a line."""
-        return cls(
-            ranges=_ranges(record["ranges"]),
-            until=record["until"],
-            systems=tuple(record["systems"]),
-            pins=tuple(record["pins"]),
-            summary=record["summary"],
-            notice=record["notice"],
-            transcript=Transcript(*record["transcript"]) if "transcript" in record else None,
-            left=_ranges(record.get("left", ())),
-            lines=tuple(record.get("lines", ())),
-            end=facts["end"],
-            time=facts["time"],
-        )
+        found = {name: _as_tuples(record[name]) for name in _CONTEXT}
+        if found["transcript"]:
+            found["transcript"] = Transcript(*found["transcript"])
+        return cls(**found, end=facts["end"], time=facts["time"])
+
+
+_CONTEXT = [found.name for found in fields(ContextRecord) if found.name not in {"end", "time"}]
 
 
 @dataclass(slots=True)
@@ -248,6 +222,18 @@ class SessionState:
     def is_plain(self) -> bool:
         """Whether its messages come from `offload_context`, not from a window."""
         return self.end > 0 and not self.claim
+
+    @property
+    def order(self) -> list[int]:
+        """The numbers of the conversation, archived ones included."""
+        known = self.context or ContextRecord(())
+        ranges = (*known.ranges, (known.end, self.end))
+        return [number for first, end in ranges for number in range(first, end)]
+
+    @property
+    def live(self) -> list[int]:
+        """The numbers of the messages in the context; none in a plain session."""
+        return [] if self.is_plain else self.order[self.context.until if self.context else 0 :]
 
     def fold(self, line: LogLine) -> None:
         """Take in a record.
@@ -336,5 +322,5 @@ def line_of(line: LogLine, form: LogLine | None, form_keys: Sequence[str]) -> Li
     )
 
 
-def _ranges(found: Sequence[Sequence[int]]) -> tuple[Range, ...]:
-    return tuple((first, end) for first, end in found)
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
