@@ -1,5 +1,7 @@
 """What a session promises over a crash: calls of `Session`, and checks of each state that they may leave."""
 
+import asyncio
+import base64
 import hashlib
 import shutil
 import zlib
@@ -13,11 +15,17 @@ from typing import Any, Self
 from crash_states import ROOT, Crash, Disk, Killed, Mark, Operation, Recorder, State, Sync, crashes, scanned
 
 from buoyline.errors import StaleWindowError
-from buoyline.messages import times
+from buoyline.messages import Media, Text, ToolResult, times
+from buoyline.messages.payloads import take_out
+from buoyline.messages.registry import detect
 from buoyline.offloader.protocol import StoredFile
-from buoyline.store import disk as disks
+from buoyline.offloader.transcript import render
+from buoyline.store.blobs import get_blob
+from buoyline.store.documents import check_workspace
+from buoyline.store.layout import blob_name, reference_to
 from buoyline.store.session import Session
 from buoyline.store.state import ContextRecord, NewForm, NewLine
+from buoyline.store.workspace import LocalWorkspace
 
 WORKDIR, SESSION = "workspace", "s1"
 SETTINGS = {"size": 4000, "system": "be brief " * 80}
@@ -27,8 +35,8 @@ class Process:
     """Somebody who works on the session: a window, and what stores without one."""
 
     def __init__(self, folder: Path, *, durable: bool = True) -> None:
-        disk = disks.Disk(folder / WORKDIR, durable=durable)
-        self.window, self.plain = Session(disk, SESSION), Session(disk, SESSION)
+        self.workspace = LocalWorkspace(folder / WORKDIR, durability="sync" if durable else "off")
+        self.window, self.plain = self.workspace.session(SESSION), self.workspace.session(SESSION)
         self.is_open = False
 
     def at_work(self) -> Session:
@@ -135,32 +143,53 @@ class Compact(Call):
 
 @dataclass(frozen=True)
 class Offload(Call):
-    """A batch that left a context which is not ours."""
+    """A batch that left a context which is not ours; with a picture in each message if *has_picture*."""
 
     texts: tuple[str, ...]
+    has_picture: bool = False
 
     def run(self, process: Process) -> None:
-        lines = [NewLine({"id": f"m-{text[:9]}", "content": text}) for text in self.texts]
-        process.plain.append_archived(lines, lambda _: [_rendered(text) for text in self.texts])
+        asyncio.run(process.workspace.offload_context(SESSION, self._messages()))
 
     def repeat(self, process: Process, seen: Contents, before: Contents) -> None:
         self.run(process)  # it has ids, so nobody needs to look
 
     def after(self, contents: Contents) -> Contents:
+        views = [detect(message).view(take_out(message, _reference)[0]) for message in self._messages()]
+        rendered = render(views, len(contents.messages), [NOON] * len(views), lambda _: None)
         transcript = contents.context[2] if contents.context else ""
-        transcript += "".join(f"{line}\n" for text in self.texts for line in _rendered(text))
+        transcript += "".join(f"{line}\n" for lines in rendered for line in lines)
         return replace(contents, messages=contents.messages + self.texts, context=(0, "", transcript))
+
+    def _messages(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": f"m-{text[:9]}",
+                "role": "user",
+                "content": [{"type": "text", "text": text}, *[SEEN] * self.has_picture],
+            }
+            for text in self.texts
+        ]
+
+
+def _reference(payload: bytes, media_type: str) -> str:
+    return reference_to(blob_name(payload, media_type))
 
 
 @dataclass(frozen=True)
-class Result(Call):
-    key: str
+class Store(Call):
+    call_id: str
+    text: str
+    picture: bytes = b""
 
     def run(self, process: Process) -> None:
-        process.plain.note_result({"key": self.key, "files": [["tool_result-c1.txt", 3, "00000000"]]})
+        pictures = (Media("image", "image/png", len(self.picture), payload=self.picture),) if self.picture else ()
+        result = ToolResult(self.call_id, "tool", (Text(self.text), *pictures))
+        path = asyncio.run(process.workspace.offload_tool_result(SESSION, result))
+        assert Path(path).read_text("utf-8") == self.text
 
     def after(self, contents: Contents) -> Contents:
-        return replace(contents, results=contents.results | {self.key})
+        return replace(contents, results=contents.results | {self.text})
 
 
 def _rendered(text: str) -> list[str]:
@@ -376,6 +405,11 @@ def check(recording: Recording, crash: Crash, folder: Path) -> None:
         AssertionError: A promise is broken.
         BuoylineError: A call that should succeed does not.
     """
+    with still(Recorder({}, 0, process=97)):
+        _check(recording, crash, folder)
+
+
+def _check(recording: Recording, crash: Crash, folder: Path) -> None:
     with built(crash.state, folder):
         seen = observed(folder)
         assert seen in recording.outcomes(crash.acknowledged, crash.begun), "what was acknowledged, and whole calls"
@@ -407,6 +441,8 @@ def observed(folder: Path) -> Contents:
     session = Process(folder).plain
     state = session.load()
     assert not state.damaged
+    if state.exists:
+        check_workspace(session.disk)
     transcript, context = "", state.context
     if state.transcript.length:
         path = folder / WORKDIR / session.name / "transcript.md"
@@ -416,8 +452,27 @@ def observed(folder: Path) -> Contents:
     shown = (0, "", transcript) if transcript else None
     if context is not None and context.summary is not None:
         shown = (context.until, session.summaries()[context.summary]["text"], transcript)
-    messages = tuple(line.value["content"] for line in session.read(range(state.end)))
-    return Contents(messages, shown, frozenset(state.results), state.settings is not None)
+    messages = list[str]()
+    for line in session.read(range(state.end)):
+        content = line.value["content"]
+        messages.append(content if isinstance(content, str) else content[0]["text"])
+        for reference in line.refs:
+            get_blob(session.disk, reference.reference)
+    results = frozenset(_stored_text(session, record) for record in state.results.values())
+    return Contents(tuple(messages), shown, results, state.settings is not None)
+
+
+def _stored_text(session: Session, record: dict[str, Any]) -> str:
+    """Return the text of a result, all of whose files are as its record says."""
+    texts = list[str]()
+    for name, size_bytes, crc in record["files"]:
+        content = session.disk.read(f"{session.name}/{name}")
+        assert (len(content), f"{zlib.crc32(content):08x}") == (size_bytes, crc)
+        texts.append(content.decode())
+    for part in record["parts"]:
+        if "path" in part:
+            get_blob(session.disk, reference_to(part["path"]))
+    return texts[0]
 
 
 def set_aside(folder: Path) -> frozenset[bytes]:
@@ -434,6 +489,11 @@ def built(state: State, folder: Path) -> Iterator[None]:
         shutil.rmtree(folder)
 
 
+PICTURE = base64.b64encode(bytes(range(256)) * 3).decode()
+SEEN = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}
+NOON = "2026-01-01T12:00:00.000Z"
+TEXT = "a line of output\n" * 50
+ROWS = '{"rows": [' + "12345, " * 200 + "0]}"
 LARGE = tuple(f"{word} " * 130 for word in ("two", "three"))
 OLD, LEFT = Add(("one", "two " * 200)), Offload(("gone", "left " * 150))
 PLAIN = Offload(("later", "and later"))
@@ -449,6 +509,9 @@ SCENARIOS = {
     "the second compaction": Scenario((Add(LARGE), Compact(3, "short " * 150)), (OLD, Compact(1, "first"))),
     "the first batch that was offloaded": Scenario((LEFT,), later=PLAIN),
     "a batch that was offloaded": Scenario((Offload(("next", *LARGE)),), (LEFT,), later=PLAIN),
-    "a result": Scenario((Result("c1"),), (OLD,)),
-    "the first result of a session": Scenario((Result("c1"),), later=PLAIN),
+    "a batch with a picture": Scenario((Offload(("seen",), has_picture=True),), (LEFT,), later=PLAIN),
+    "a result": Scenario((Store("c1", TEXT),), (OLD,)),
+    "a result with a view": Scenario((Store("c1", ROWS),), (OLD,)),
+    "another result of the same call": Scenario((Store("c1", TEXT),), (OLD, Store("c1", "short"))),
+    "the first result of a session": Scenario((Store("c1", TEXT, b"picture" * 99),), later=PLAIN),
 }

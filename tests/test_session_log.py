@@ -294,12 +294,12 @@ def test_equal_messages_are_stored_each_time_and_a_batch_with_ids_once(tmp_path:
 
 
 def test_a_session_is_a_windows_or_plain_and_results_are_legal_in_both(tmp_path: Path) -> None:
-    handle(tmp_path).note_result({"key": "c1"})
+    handle(tmp_path).note_result({"key": "c1", "files": [["tool_result-c1.txt", 1, "0"]]})
     session = opened(tmp_path)
     session.append([message("one")])
-    handle(tmp_path).note_result({"key": "c2"})
+    handle(tmp_path).note_result({"key": "c2", "files": [["tool_result-c2.txt", 1, "0"]]})
     session.append([message("two")])
-    assert set(opened(tmp_path).state.results) == {"c1", "c2"}
+    assert set(opened(tmp_path).state.results) == {"tool_result-c1.txt", "tool_result-c2.txt"}
     with pytest.raises(ConfigError, match="use a new session id"):
         handle(tmp_path).append_archived([message("x")], lambda _: [["x"]])
     plain = Session(Disk(tmp_path), "plain")
@@ -345,7 +345,7 @@ def test_a_session_that_was_removed_is_not_born_again_by_a_window(tmp_path: Path
     with pytest.raises(StaleWindowError, match="it was removed"):
         session.append([message("two")])
     assert list((tmp_path / "sessions").iterdir()) == []
-    handle(tmp_path).note_result({"key": "c1"})
+    handle(tmp_path).note_result({"key": "c1", "files": [["tool_result-c1.txt", 1, "0"]]})
     assert opened(tmp_path).state.end == 0
 
 

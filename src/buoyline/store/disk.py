@@ -128,10 +128,10 @@ class StagedFile:
 
         Without *sync_directory* the name is durable after the caller's `Disk.sync_directory`.
         """
-        self._finish()
         # Another program may take the name in between; our own writers hold a lock, or give equal bytes one name.
         is_new = self._disk.status(name) is None
         if is_new:
+            self._finish()
             self._rename(name)
         # Also of a name that is taken: its creator may have been killed before it was durable.
         if sync_directory:
@@ -255,8 +255,11 @@ class Disk:
 
     # Making, naming, removing.
 
-    def make_directory(self, name: str) -> None:
-        """Make the root, *name* and what is between them, where missing; all of them are durable on return."""
+    def make_directory(self, name: str, *, sync: bool = True) -> None:
+        """Make the root, *name* and what is between them, where missing; all of them are durable on return.
+
+        Without *sync* they are durable after `sync_upwards` of *name*.
+        """
         with _translated(str(self.root)):
             self._make_root()
         steps = name.split("/") if name else []
@@ -269,7 +272,8 @@ class Disk:
                 os.mkdir(step, 0o700, dir_fd=parent)
                 _open_with_mode(step, _DIRECTORY, parent, self.mode)
         # Also if they exist: their creator may have been killed before they were durable.
-        self.sync_upwards(name.rpartition("/")[0])
+        if sync:
+            self.sync_upwards(name.rpartition("/")[0])
 
     def create(self, name: str) -> None:
         """Create an empty file unless *name* exists; `sync_directory` makes it durable."""

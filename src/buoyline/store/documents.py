@@ -7,20 +7,25 @@ from buoyline.store import layout
 from buoyline.store.disk import Disk
 
 
-def ensure_workspace(disk: Disk) -> None:
+def ensure_workspace(disk: Disk, *, sync: bool = True) -> None:
     """Create the missing ones of the workspace's directory, its fixed parts and ``workspace.json``; durable on return.
+
+    Without *sync* they are durable after `Disk.sync_upwards` of the root, or of what is in it.
 
     Raises:
         FormatVersionError: It has another format; nothing was touched.
         CorruptError: See `check_workspace`.
         StorageError: The file system refused.
     """
-    disk.make_directory("")
+    disk.make_directory("", sync=False)
     if disk.status(layout.WORKSPACE) is None:
-        disk.publish(layout.WORKSPACE, (f"{spell({'format': layout.FORMAT})}\n".encode(),))
+        content = f"{spell({'format': layout.FORMAT})}\n".encode()
+        disk.publish(layout.WORKSPACE, (content,), sync_directory=False)
     check_workspace(disk)
     for name in (layout.SESSIONS, layout.DATA):
-        disk.make_directory(name)
+        disk.make_directory(name, sync=False)
+    if sync:
+        disk.sync_upwards("")
 
 
 def check_workspace(disk: Disk) -> None:

@@ -111,7 +111,7 @@ class MemoryDisk(Disk):
             below = {name.removeprefix(prefix).partition("/")[0] for name in self._names() if name.startswith(prefix)}
         return sorted(name for name in below - {""} if unfinished or not name.startswith(TEMPORARY))
 
-    def make_directory(self, name: str) -> None:
+    def make_directory(self, name: str, *, sync: bool = True) -> None:  # noqa: ARG002 - there is nothing to sync
         """Make *name* and what is above it."""
         steps = name.split("/")
         with self._guard:

@@ -75,7 +75,7 @@ class Session:
         self.settings: Mapping[str, Any] | None = None
         self.disk = disk
         self.redaction = redaction or Redaction()
-        self.results = Results(disk, self.name, prepare=self._prepare, shown=lambda name: f"{self._shown_as}/{name}")
+        self.results = Results(disk, self.name, prepare=self.prepare, shown=lambda name: f"{self._shown_as}/{name}")
         self._lock_timeout_s = lock_timeout_s
         self._shown_as = shown_as or str(disk.root)
         self._writer = secrets.token_hex(8)
@@ -238,10 +238,10 @@ class Session:
             self._append_records(state, [{"op": "usage", "usage": usage}])
 
     def note_result(self, record: Mapping[str, Any]) -> None:
-        """Record a result that no message names; *record* has its ``key``, and all that `results` wants to know."""
+        """Record a result that no message names; *record* has its call's ``key`` and its ``files``, its own first."""
         made = {"op": "result", **record}
         with self._writing(as_window=False) as (_, state):
-            if self.state.results.get(made["key"]) != made:
+            if self.state.results.get(made["files"][0][0]) != made:
                 self._append_records(state, [made])
 
     def archive(self, texts: Sequence[Sequence[str]]) -> Rendered:
@@ -270,6 +270,22 @@ class Session:
 
     # The way of a write.
 
+    def prepare(self) -> None:
+        """Create what is missing of the session, durably; each write does, and so must who stores payloads first.
+
+        Only a session without a record is created: one that this handle knows and that is gone was removed.
+        """
+        if self._is_durable:
+            return
+        found = self.disk.status(self._records.name)
+        if not self.state.exists and (found is None or found.size == 0):
+            ensure_workspace(self.disk, sync=False)
+            self.disk.make_directory(self.name, sync=False)
+            for name in layout.SESSION_FILES:
+                self.disk.create(f"{self.name}/{name}")
+        self.disk.sync_upwards(self.name)
+        self._is_durable = True
+
     @contextmanager
     def _writing(self, *, as_window: bool) -> Generator[tuple[OpenFile, OpenFile]]:
         """Hold the lock, with all that others wrote taken in; yields both logs, open."""
@@ -280,8 +296,8 @@ class Session:
         if not self._is_window and self.state.exists and self.disk.status(self.name) is None:
             self._forget()
             self._is_durable = False
-        self._prepare()
         try:
+            self.prepare()
             with (
                 self.disk.locked(self._messages.name, self._lock_timeout_s) as context,
                 self.disk.opened(self._records.name, write=True) as state,
@@ -305,24 +321,6 @@ class Session:
     def _note_uncut(self, *files: OpenFile) -> None:
         if self._is_window and any(file.is_uncut for file in files):
             self._refusal = "a failed write could not be undone"
-
-    def _prepare(self) -> None:
-        """Create the session if it is missing; make the names of its files durable, whoever created them.
-
-        Only a session without a record is created: one that this handle knows and that is gone was removed.
-        """
-        if self._is_durable:
-            return
-        found = self.disk.status(self._records.name)
-        if not self.state.exists and (found is None or found.size == 0):
-            ensure_workspace(self.disk)
-            self.disk.make_directory(self.name)
-            for name in layout.SESSION_FILES:
-                self.disk.create(f"{self.name}/{name}")
-            self.disk.sync_directory(self.name)
-        else:
-            self.disk.sync_upwards(self.name)
-        self._is_durable = True
 
     def _catch_up(self, context: OpenFile, state: OpenFile) -> None:
         """Sync and take in what others wrote, and set torn bytes aside."""

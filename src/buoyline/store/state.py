@@ -189,7 +189,7 @@ class SessionState:
         context: None before the first compaction or fork: all messages are in the context.
         forms: Number of the newest ``form`` record of a message.
         form_keys: Keys that forms added, by message.
-        results: The newest ``result`` record by its key.
+        results: The ``result`` records by the name of their file.
         usage: Of a window that was closed before another message took it.
         claim: Writer of the newest claim; empty in a plain session.
         named_summaries: How many summaries the records name.
@@ -260,7 +260,7 @@ class SessionState:
             case "usage":
                 self.usage = record["usage"]
             case "result":
-                self.results[record["key"]] = record
+                self.results[record["files"][0][0]] = record
             case "context":
                 self._fold_context(ContextRecord.from_json(record, facts))
             case _:

@@ -259,7 +259,7 @@ class Workspace:
                 raise error.at(position) from error
             checked.append((dialect.name, value))
         if checked:
-            ensure_workspace(self.disk)
+            ensure_workspace(self.disk, sync=False)
         return [self._line(name, value) for name, value in checked]
 
     def _line(self, dialect: str, value: Any) -> tuple[NewLine, Message]:
