@@ -13,7 +13,7 @@ from buoyline.errors import ConfigError, MessageError
 from buoyline.messages import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, convert, spell
 from buoyline.messages.jsonl import parse
 from buoyline.messages.model import Part
-from buoyline.messages.registry import detect, dialect_named, dialect_names
+from buoyline.messages.registry import detect, dialect_named, dialect_names, read_result
 
 OPENAI = dialect_named("openai")
 ANTHROPIC = dialect_named("anthropic")
@@ -187,13 +187,6 @@ def test_a_refusal_is_what_the_model_said() -> None:
     assert OPENAI.view({"role": "assistant", "content": None, "refusal": "No."}).text == "No."
 
 
-def test_a_spoken_answer_is_what_the_model_said_in_words() -> None:
-    audio = {"id": "audio_1", "data": "AAAA", "expires_at": 1, "transcript": "Seven fathoms."}
-    spoken = {"role": "assistant", "content": None, "audio": audio}
-    assert OPENAI.view(spoken).text == "Seven fathoms."
-    assert OPENAI.view({**spoken, "audio": {"id": "audio_1"}}).parts == ()
-
-
 def test_blocks_of_the_responses_api_are_read_as_those_of_chat() -> None:
     url = f"data:image/png;base64,{PNG_BASE64}"
     blocks = [
@@ -208,7 +201,7 @@ def test_blocks_of_the_responses_api_are_read_as_those_of_chat() -> None:
     answer = {"role": "assistant", "content": [{"type": "output_text", "text": "7 fathoms", "annotations": []}]}
     assert OPENAI.view(answer).text == "7 fathoms"
     with_stub = OPENAI.with_content(asked, [0, "[image: a.png]", 2])
-    assert with_stub["content"] == [blocks[0], {"type": "input_text", "text": "[image: a.png]"}, blocks[2]]
+    assert with_stub["content"] == [blocks[0], {"type": "text", "text": "[image: a.png]"}, blocks[2]]
     assert with_stub["content"][0] is blocks[0]
     converted = convert([asked, answer], to="anthropic")
     assert converted.messages[0]["content"][1] == IMAGE
@@ -350,16 +343,15 @@ def test_plain_text_reads_the_same_in_both_dialects() -> None:
 
 
 def test_a_block_that_stands_alone_is_a_result() -> None:
-    assert ANTHROPIC.result(tool_result("one")).results[0].text == "one"
-    assert ANTHROPIC.result({"role": "user", "content": [tool_result("one")]}).results[0].text == "one"
-    assert OPENAI.result(tool_message("one")).results[0].text == "one"
+    for found in (tool_result("one"), {"role": "user", "content": [tool_result("one")]}, tool_message("one")):
+        assert read_result(found).text == "one"
 
 
 def test_what_holds_no_result_or_two_is_refused_as_a_result() -> None:
-    with pytest.raises(MessageError, match="expected one tool result, found 2"):
-        ANTHROPIC.result({"role": "user", "content": [tool_result("one"), tool_result("two")]})
-    with pytest.raises(MessageError, match="role 'user' is no tool result"):
-        OPENAI.result({"role": "user", "content": "one"})
+    with pytest.raises(MessageError, match="no tool result alone: it holds 2"):
+        read_result({"role": "user", "content": [tool_result("one"), tool_result("two")]})
+    with pytest.raises(MessageError, match="no tool result alone: it holds 0"):
+        read_result({"role": "user", "content": "one"})
 
 
 def test_dialects_are_known_by_name() -> None:
@@ -493,14 +485,14 @@ def test_blocks_of_a_users_message_are_replaced_like_those_of_a_result(dialect: 
 def test_a_search_result_is_read_with_its_title_and_its_source() -> None:
     found = {"type": "search_result", "title": "Buoys", "source": "https://x/b", "content": [text_block("one")]}
     odd = {"type": "search_result", "title": "Buoys", "source": "https://x/b", "content": [IMAGE]}
-    (result,) = ANTHROPIC.result(tool_result([found, odd])).results
+    result = read_result(tool_result([found, odd]))
     assert result.text == "Buoys\nhttps://x/b\none"
     assert [type(part) for part in result.parts] == [Text, Opaque]
 
 
 def test_each_block_of_a_result_is_one_part_whatever_it_is() -> None:
     """So that blocks can be chosen by the numbers of the parts."""
-    (result,) = ANTHROPIC.result(tool_result([TOOL_USE, text_block("a"), tool_result("b"), None, IMAGE])).results
+    result = read_result(tool_result([TOOL_USE, text_block("a"), tool_result("b"), None, IMAGE]))
     assert [type(part) for part in result.parts] == [Opaque, Text, Opaque, Opaque, Media]
 
 
@@ -628,7 +620,7 @@ def test_anthropics_own_blocks_are_read_within_a_result(anthropic_types: Any) ->
     block = anthropic_types.TextBlock(type="text", text="out")
     message: dict[str, Any] = {"role": "user", "content": [tool_result([block, IMAGE])]}
     assert ANTHROPIC.view(message).results[0].text == "out"
-    assert ANTHROPIC.result(tool_result([block])).results[0].text == "out"
+    assert read_result(tool_result([block])).text == "out"
     changed = ANTHROPIC.with_results(message, {0: ["stub", 1]})
     assert changed["content"][0]["content"] == [text_block("stub"), IMAGE]
     assert ANTHROPIC.with_results(message, {0: [0, "stub"]})["content"][0]["content"][0] is block

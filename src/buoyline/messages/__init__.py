@@ -20,7 +20,7 @@ from buoyline.messages.model import (
     ToolResult,
     Turn,
 )
-from buoyline.messages.registry import register_dialect, unregister_dialect
+from buoyline.messages.registry import register_dialect
 
 __all__ = [
     "Base64",
@@ -41,5 +41,4 @@ __all__ = [
     "convert",
     "register_dialect",
     "spell",
-    "unregister_dialect",
 ]

@@ -7,51 +7,20 @@ one with the classes of the object at hand.
 """
 
 import hashlib
-import mimetypes
 import sys
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import UTC, datetime
 from typing import Any, Final
 
-from buoyline.messages.dialect import (
-    Blocks,
-    Dialect,
-    blocks_of,
-    has_known_role,
-    media,
-    plain_fields,
-    role_of,
-    simple_part,
-    speaker_of,
-    text_of,
-    text_or_empty,
-)
+from buoyline.messages import parts
+from buoyline.messages.dialect import Blocks, Dialect, plain_fields, role_of, speaker_of
 from buoyline.messages.formats import base64_of
 from buoyline.messages.jsonl import is_array, is_object, spell
 from buoyline.messages.losses import Losses
-from buoyline.messages.model import (
-    Media,
-    Message,
-    Note,
-    Opaque,
-    Part,
-    Reasoning,
-    ResultPart,
-    Role,
-    ToolCall,
-    ToolResult,
-    Turn,
-    join_texts,
-    text_in,
-)
+from buoyline.messages.model import Media, Message, Note, Part, Reasoning, ResultPart, Role, ToolCall, ToolResult, Turn
 
 _MESSAGE_FIELDS = frozenset({"name", "role", "content", "id", "created_at"})
 _RESULT_FIELDS = frozenset({"type", "id", "name", "output"})
-_OWN_BLOCKS: Mapping[str, str] = {"tool_call": "input", "tool_result": "output", "data": "source", "hint": "hint"}
-"""Types of block that are unmistakable, each with a field that it must have."""
-
 _FAILED = frozenset({"error", "denied", "interrupted"})
 _NO_TIME: Final = "1970-01-01T00:00:00"
 
@@ -62,13 +31,8 @@ class AgentScope(Dialect):
     name = "agentscope"
 
     def detects(self, message: object) -> bool:
-        """Return whether *message* is a `Msg`, or an object with its fields or with a block that only it has."""
-        if not is_object(message):
-            return _field_names(message) >= _MESSAGE_FIELDS
-        content = message.get("content")
-        if not has_known_role(message) or not is_array(content) or "tool_calls" in message:
-            return False
-        return message.keys() >= _MESSAGE_FIELDS or any(map(_is_unmistakable, content))
+        """Return whether *message* is a `Msg`, or an object with its fields."""
+        return _field_names(message) >= _MESSAGE_FIELDS
 
     def view(self, message: Any) -> Message:
         """Read *message*: one with only results reads as role ``tool``, one with only hints as role ``user``.
@@ -78,33 +42,24 @@ class AgentScope(Dialect):
         """
         found = plain_fields(message)
         role = role_of(found)
-        content = blocks_of(found.get("content"))
+        content = parts.blocks_of(found.get("content"))
         held = _field(message, "content")
         natives = content if is_object(message) or not is_array(held) else held
-        parts = tuple(map(_part, content, natives))
-        name = text_or_empty(found.get("name"))
+        read = tuple(map(_part, content, natives))
+        name = parts.string(found.get("name"))
         only_hints = bool(content) and all(_field(block, "type") == "hint" for block in content)
-        speaker: Role = "user" if only_hints else speaker_of(role, parts)
-        return Message(speaker, parts, "" if name == role else name)
+        speaker: Role = "user" if only_hints else speaker_of(role, read)
+        return Message(speaker, read, "" if name == role else name)
 
-    def detects_result(self, tool_result: object) -> bool:
-        """Return whether *tool_result* is a `ToolResultBlock`, its JSON, or a message of this dialect."""
-        return _is_result(tool_result) or self.detects(tool_result)
-
-    def result(self, tool_result: Any) -> Message:
-        """Read a `ToolResultBlock`, or a message that holds exactly one.
-
-        Raises:
-            MessageError: It is neither.
-        """
-        if _is_result(tool_result):
-            return Message("tool", (_result(plain_fields(tool_result)),))
-        return super().result(tool_result)
+    def result_in(self, block: object) -> ToolResult | None:
+        """Read a `ToolResultBlock`, or its JSON; see `Dialect.result_in`."""
+        return _result(plain_fields(block)) if _is_result(block) else None
 
     def from_json(self, value: Mapping[str, Any]) -> Any:
         """Return the `Msg` whose JSON is *value*, or a copy of *value* if AgentScope is not loaded or refuses it."""
+        module = sys.modules.get("agentscope.message")
         try:
-            return _built(value)
+            return dict(value) if module is None else module.Msg.model_validate(value)
         except ValueError:
             # A message of another program or version: going on with its JSON is better than not going on.
             return dict(value)
@@ -119,53 +74,27 @@ class AgentScope(Dialect):
 
     def with_content(self, message: Any, blocks: Blocks) -> Any:
         """Return a copy of *message* whose content consists of *blocks*; a text that replaces a hint is a hint."""
-        old = list(_field(message, "content"))
-        kept = {block for block in blocks if isinstance(block, int)}
-        free = (block for at, block in enumerate(old) if at not in kept)
-        made = [_said(next(free, message), block) if isinstance(block, str) else old[block] for block in blocks]
-        return _changed(message, "content", made)
+        return _changed(message, "content", _rebuilt(message, _field(message, "content"), blocks))
 
-    def user_message(self, text: str) -> Any:
-        """Return a new user message: a `Msg` if AgentScope is loaded, else its JSON.
-
-        The same text always gives the same message: its id is the text's hash, and it has no time.
-        """
-        name = _hash(text)
-        return _built(_fields("user", "user", name, [_text_block(text, name, _NO_TIME)], _NO_TIME))
-
-    def tool_result_message(self, call_id: str, text: str, name: str = "") -> Any:
-        """Return a new assistant message with one finished result, in the form that `user_message` has."""
-        now = datetime.now(UTC).replace(tzinfo=None).isoformat()
-        block: dict[str, Any] = {"type": "tool_result", "id": call_id, "name": name}
-        block["output"] = [_text_block(text, uuid.uuid4().hex, now)]
-        block |= {"state": "success", "metadata": {}, "created_at": now, "finished_at": now}
-        return _built(_fields("assistant", "assistant", uuid.uuid4().hex, [block], now))
+    def holds(self, part: Part, role: Role) -> bool:
+        """Return whether there is a place for *part*: only media that are nowhere have none."""
+        del role
+        return not isinstance(part, Media) or part.payload is not None or "://" in part.source
 
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[Any]:
-        """Write rounds of calls and results, and the model's words behind them, into one assistant message.
+        """Write a message for each turn; results are the assistant's, as in a reply that AgentScope has cut.
 
         The same turns always give the same message: ids are hashes, and there is no time.
         """
-        answered = {result.call_id for turn in turns for result in turn.results}
+        del losses
         names = {call.call_id: call.name for turn in turns for call in turn.calls}
-        replies: list[list[Turn]] = []
         for turn in turns:
-            last = replies[-1][-1].role if replies else ""
-            is_answer = turn.role == "tool" and last in ("assistant", "tool")
-            if is_answer or (turn.role == "assistant" and last == "tool" and replies[-1][0].role == "assistant"):
-                replies[-1].append(turn)
-            else:
-                replies.append([turn])
-        for reply in replies:
-            first = reply[0]
-            role = "assistant" if first.role == "tool" else first.role
-            content = [_written(part, answered, losses.at(turn.number)) for turn in reply for part in turn.parts]
-            for block in content:
-                if block["type"] == "tool_result":
-                    block["name"] = block["name"] or names.get(block["id"], "")
-            message_id = _hash(f"{first.number} {role} {spell(content)}")
+            role = "assistant" if turn.role == "tool" else turn.role
+            content = [_written(part, names) for part in turn.parts]
+            message_id = _hash(f"{turn.number} {role} {spell(content)}")
             _identify(content, message_id)
-            yield self.from_json(_fields(first.name or role, role, message_id, content, _NO_TIME))
+            fields = {"name": turn.name or role, "content": content, "role": role, "id": message_id}
+            yield self.from_json({**fields, "created_at": _NO_TIME})
 
 
 def _field(value: Any, name: str) -> Any:
@@ -180,42 +109,35 @@ def _field_names(value: object) -> AbstractSet[str]:
     return found.keys() if is_object(found) else frozenset()
 
 
-def _is_unmistakable(block: object) -> bool:
-    kind = _field(block, "type")
-    return isinstance(kind, str) and kind in _OWN_BLOCKS and _OWN_BLOCKS[kind] in _field_names(block)
-
-
 def _is_result(block: object) -> bool:
     return _field_names(block) >= _RESULT_FIELDS and _field(block, "type") == "tool_result"
 
 
-def _part(block: object, native: object) -> Part:
-    if is_object(block):
-        match block.get("type"):
-            case "tool_call":
-                return _call(block)
-            case "tool_result":
-                return _result(block, None if native is block else native)
-            case "thinking":
-                keys = ("thinking", "signature", "redacted_thinking_data")
-                return Reasoning(*(text_or_empty(block.get(key)) for key in keys))
-            case "hint" if isinstance(hint := block.get("hint"), str) or is_array(hint):
-                texts = [*map(text_of, blocks_of(hint))]
-                said = [text for text in texts if text is not None]
-                return Note(join_texts(said)) if len(said) == len(texts) else Opaque("hint", spell(block))
-            case _:
-                pass
-    return _inner_part(block)
+def _part(block: Any, native: object) -> Part:
+    match block:
+        case {"type": "tool_call"}:
+            return parts.call(block.get("id"), block.get("name"), block.get("input", ""))
+        case {"type": "tool_result"}:
+            return _result(block, None if native is block else native)
+        case {"type": "thinking"}:
+            hidden = block.get("redacted_thinking_data")
+            return parts.reasoning(block.get("thinking"), block.get("signature"), hidden)
+        case {"type": "hint", "hint": hint}:
+            said = parts.joined([], hint)
+            return Note(said.text) if said is not None else parts.simple(block)
+        case _:
+            return _inner_part(block)
 
 
-def _inner_part(block: object) -> ResultPart:
+def _inner_part(block: Any) -> ResultPart:
     """Read a block that a result may hold."""
-    if not is_object(block) or block.get("type") != "data" or not is_object(source := block.get("source")):
-        return simple_part(block)
-    media_type, name = text_or_empty(source.get("media_type")), block.get("name")
-    if source.get("type") == "base64":
-        return media(_kind(media_type), media_type, payload=source.get("data"), name=name)
-    return media(_kind(media_type), media_type, source=source.get("url"), name=name)
+    match block:
+        case {"type": "data", "source": {**source}}:
+            media_type = parts.string(source.get("media_type"))
+            payload, url = source.get("data"), source.get("url")
+            return parts.media(_kind(media_type), media_type, payload=payload, source=url, name=block.get("name"))
+        case _:
+            return parts.simple(block)
 
 
 def _kind(media_type: str) -> str:
@@ -223,16 +145,9 @@ def _kind(media_type: str) -> str:
     return kind if kind in ("image", "audio", "video") else "document"
 
 
-def _call(block: Mapping[str, Any]) -> ToolCall:
-    arguments = block.get("input", "")
-    spelled = arguments if isinstance(arguments, str) else spell(arguments)
-    return ToolCall(text_or_empty(block.get("id")), text_or_empty(block.get("name")), spelled)
-
-
 def _result(block: Mapping[str, Any], native: Any = None) -> ToolResult:
-    parts = tuple(map(_inner_part, blocks_of(block.get("output"))))
-    call_id, name = text_or_empty(block.get("id")), text_or_empty(block.get("name"))
-    return ToolResult(call_id, name, parts, is_error=block.get("state") in _FAILED, native=native)
+    call_id, name, is_error = block.get("id"), block.get("name"), block.get("state") in _FAILED
+    return parts.result(call_id, block.get("output"), _inner_part, name=name, is_error=is_error, native=native)
 
 
 def _changed(holder: Any, key: str, value: object) -> Any:
@@ -249,65 +164,51 @@ def _changed(holder: Any, key: str, value: object) -> Any:
 
 def _with_output(result: Any, blocks: Blocks) -> Any:
     output = _field(result, "output")
-    if len(blocks) == 1 and isinstance(blocks[0], str) and not is_array(output):
+    if is_array(output):
+        return _changed(result, "output", _rebuilt(result, output, blocks))
+    if len(blocks) == 1 and isinstance(blocks[0], str):
         return _changed(result, "output", blocks[0])
-    old = output if is_array(output) else [_said(result, text_or_empty(output))]
-    replaced = iter([block for number, block in enumerate(old) if number not in blocks])
-    made = [_said(next(replaced, result), block) if isinstance(block, str) else old[block] for block in blocks]
-    return _changed(result, "output", made)
+    whole = _said(result, parts.string(output))
+    return _changed(result, "output", _rebuilt(result, [whole], blocks))
+
+
+def _rebuilt(holder: Any, old: Sequence[Any], blocks: Blocks) -> list[Any]:
+    """Return *blocks*; a new text takes the place of one that goes, or has the id of *holder*."""
+    gone = iter([block for place, block in enumerate(old) if place not in blocks])
+    return [_said(next(gone, holder), block) if isinstance(block, str) else old[block] for block in blocks]
 
 
 def _said(origin: Any, text: str) -> Any:
     """Return a text block with the id of the block that it replaces, as AgentScope does when it cuts one, or a hint."""
     if _field(origin, "type") == "hint":
         return _changed(origin, "hint", text)
-    return _text_block(text, text_or_empty(_field(origin, "id")), text_or_empty(_field(origin, "created_at")))
-
-
-def _text_block(text: str, block_id: str, created_at: str) -> dict[str, Any]:
-    return {"type": "text", "text": text, "id": block_id, "created_at": created_at, "finished_at": None}
-
-
-def _fields(name: str, role: str, message_id: str, content: list[dict[str, Any]], time: str) -> dict[str, Any]:
-    """Return the fields of a new message, which begins and ends at *time*."""
-    fields: dict[str, Any] = {"name": name, "content": content, "role": role, "id": message_id, "metadata": {}}
-    fields |= {"created_at": time, "usage": None, "finished_at": time, "finished_reason": None}
-    return fields | {"structured_output": None, "error": None}
-
-
-def _built(fields: Mapping[str, Any]) -> Any:
-    """Return a `Msg` if the program has loaded AgentScope, else the fields."""
-    module = sys.modules.get("agentscope.message")
-    return dict(fields) if module is None else module.Msg.model_validate(fields)
+    block = {"type": "text", "text": text, "id": parts.string(_field(origin, "id"))}
+    return {**block, "created_at": parts.string(_field(origin, "created_at")), "finished_at": None}
 
 
 # Writing.
 
 
-def _written(part: Part, answered: set[str], losses: Losses) -> dict[str, Any]:
+def _written(part: Any, names: Mapping[str, str]) -> dict[str, Any]:
     match part:
         case Reasoning():
             extra = {"signature": part.signature, "redacted_thinking_data": part.hidden}
             return {"type": "thinking", "thinking": part.text} | {key: text for key, text in extra.items() if text}
         case ToolCall():
-            state = "finished" if part.call_id in answered else "pending"
-            call = {"type": "tool_call", "id": part.call_id, "name": part.name, "input": part.arguments}
-            return {**call, "state": state, "suggested_rules": []}
+            named = {"type": "tool_call", "id": part.call_id, "name": part.name}
+            return {**named, "input": part.arguments, "state": "finished"}
         case ToolResult():
-            output = [_written(inner, set(), losses) for inner in part.parts]
-            state = "error" if part.is_error else "success"
-            named = {"type": "tool_result", "id": part.call_id, "name": part.name}
-            return {**named, "output": output, "state": state, "metadata": {}}
+            output = [_written(inner, names) for inner in part.parts]
+            named = {"type": "tool_result", "id": part.call_id, "name": part.name or names.get(part.call_id, "")}
+            return {**named, "output": output, "state": "error" if part.is_error else "success"}
         case Media():
-            if part.payload is None and "://" not in part.source:
-                return {"type": "text", "text": losses.left_out(part, "its bytes are elsewhere").text}
             return _written_data(part)
         case _:
-            return {"type": "text", "text": text_in(part)}
+            return {"type": "text", "text": part.text}
 
 
 def _written_data(media: Media) -> dict[str, Any]:
-    media_type = media.media_type or mimetypes.guess_type(media.source.partition("?")[0])[0] or ""
+    media_type = media.media_type
     if not media_type or _kind(media_type) != media.kind:
         media_type = "application/octet-stream" if media.kind == "document" else f"{media.kind}/*"
     if media.payload is None:
@@ -318,12 +219,11 @@ def _written_data(media: Media) -> dict[str, Any]:
 
 
 def _identify(content: Sequence[dict[str, Any]], message_id: str) -> None:
-    """Give each block the fields that AgentScope's blocks have: an id, if it is no call or result, and times."""
+    """Give each block an id, if it is no call or result, and a time."""
     for place, block in enumerate(content):
-        block.setdefault("id", _hash(f"{message_id} {place}"))
-        block |= {"created_at": _NO_TIME, "finished_at": _NO_TIME if block["type"] != "text" else None}
+        block |= {"id": block.get("id", _hash(f"{message_id} {place}")), "created_at": _NO_TIME}
         if block["type"] == "tool_result":
-            _identify(block["output"], block["id"] + message_id + str(place))
+            _identify(block["output"], f"{message_id} {place}")
 
 
 def _hash(text: str) -> str:

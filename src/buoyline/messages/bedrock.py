@@ -9,71 +9,31 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from buoyline.messages.dialect import (
-    Blocks,
-    Dialect,
-    blocks_of,
-    fields,
-    is_blank,
-    media,
-    neighbors_joined,
-    own_fields,
-    plain_fields,
-    role_of,
-    simple_part,
-    speaker_of,
-    text_or_empty,
-)
-from buoyline.messages.formats import (
-    DOCUMENT_FORMATS,
-    IMAGE_FORMATS,
-    bytes_of,
-    document_text,
-    format_named,
-    media_type_of,
-)
-from buoyline.messages.jsonl import is_array, is_object, parse, spell
+from buoyline.messages import parts
+from buoyline.messages.dialect import OPENING, BlockDialect, Blocks, fields, own_fields, plain_fields
+from buoyline.messages.formats import KNOWN_FORMATS, format_named, media_type_of
+from buoyline.messages.jsonl import is_array, is_object, parse
 from buoyline.messages.losses import Losses
-from buoyline.messages.model import (
-    Base64,
-    CachePoint,
-    Json,
-    Media,
-    Message,
-    Opaque,
-    Part,
-    Reasoning,
-    ResultPart,
-    Text,
-    ToolCall,
-    ToolResult,
-    Turn,
-    join_texts,
-    text_in,
-)
+from buoyline.messages.model import Base64, CachePoint, Media, Part, Reasoning, Role, Text, ToolCall, ToolResult, Turn
 from buoyline.messages.payloads import decode_bytes, encode_bytes, encoded_payload
 
-_MEDIA = frozenset({"image", "audio", "document", "video"})
-_KEYS = _MEDIA | {
-    "cachePoint",
-    "citationsContent",
-    "guardContent",
-    "reasoningContent",
-    "searchResult",
-    "text",
-    "toolResult",
-    "toolUse",
-}
+_MEDIA: Final = ("image", "audio", "document", "video")
+_KEYS: Final = frozenset(
+    {
+        *_MEDIA,
+        *("cachePoint", "citationsContent", "guardContent", "reasoningContent", "searchResult"),
+        *("text", "toolResult", "toolUse"),
+    }
+)
 _NAME: Final = re.compile(r"[^a-zA-Z0-9\s()\[\]-]|\s(?=\s)")
 """Not allowed in a document's name: Bedrock takes letters, digits, single spaces, hyphens and brackets."""
 
 
-class Bedrock(Dialect):
+class Bedrock(BlockDialect):
     """Messages as Bedrock's Converse API and Strands' agents have them."""
 
     name = "bedrock"
-    alternates_roles = True
-    has_system_messages = False
+    text_type = ""
 
     def detects(self, message: object) -> bool:
         """Return whether *message* holds a block whose key is its kind; other dialects name it under ``type``."""
@@ -83,27 +43,32 @@ class Bedrock(Dialect):
         content = found.get("content")
         return is_array(content) and any(_key_of(block) is not None for block in content)
 
-    def view(self, message: Any) -> Message:
-        """Read *message*; one that holds only tool results reads as role ``tool``. See `Dialect.view`."""
-        found = own_fields(message)
-        role = role_of(found)
-        parts = tuple(_part(block) for block in blocks_of(found.get("content")))
-        return Message(speaker_of(role, parts), parts)
+    def part(self, block: Any) -> Part:
+        """Read one block; see `BlockDialect.part`."""
+        match block if _key_of(block) else None:
+            case {"toolUse": {**call}}:
+                return parts.call(call.get("toolUseId"), call.get("name"), encode_bytes(call.get("input", {})))
+            case {"toolResult": {**result}}:
+                is_error = result.get("status") == "error"
+                return parts.result(result.get("toolUseId"), result.get("content"), _inner_part, is_error=is_error)
+            case {"reasoningContent": {"reasoningText": {**thought}}}:
+                return parts.reasoning(thought.get("text"), thought.get("signature"))
+            case {"reasoningContent": {"redactedContent": hidden}}:
+                spelled = encode_bytes(hidden)
+                return parts.reasoning("", "", encoded_payload(spelled) or spelled)
+            case {"cachePoint": _}:
+                return CachePoint()
+            case _:
+                return _inner_part(block)
 
-    def detects_result(self, tool_result: object) -> bool:
-        """Return whether *tool_result* is a result as a tool returns it, its block, or a message of this dialect."""
-        return _bare_result(tool_result) is not None or self.detects(tool_result)
+    def is_result(self, block: Any) -> bool:
+        """Return whether *block* is a ``toolResult`` block."""
+        return _key_of(block) == "toolResult"
 
-    def result(self, tool_result: Any) -> Message:
-        """Read a result as a tool returns it, the block of one, or a user message that holds exactly one.
-
-        Raises:
-            MessageError: It is not one of these.
-        """
-        bare = _bare_result(tool_result)
-        if bare is not None:
-            return Message("tool", (_result(bare),))
-        return super().result(tool_result)
+    def result_in(self, block: object) -> ToolResult | None:
+        """Read a result as a tool returns it, or the block of one; see `Dialect.result_in`."""
+        is_bare = is_object(block) and block.keys() >= {"toolUseId", "content"} and "role" not in block
+        return super().result_in({"toolResult": block} if is_bare else block)
 
     def to_json(self, message: Any) -> dict[str, Any]:
         """Return the message's own fields, bytes as Strands' session managers write them.
@@ -117,41 +82,30 @@ class Bedrock(Dialect):
         """Return the message whose JSON form is *value*, with its bytes."""
         return cast("dict[str, Any]", decode_bytes(dict(value)))
 
-    def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
-        """Return a copy whose n-th ``toolResult`` has other content."""
-        found = own_fields(message)
-        content = list(blocks_of(found.get("content")))
-        places = [place for place, block in enumerate(content) if _key_of(block) == "toolResult"]
-        for number, blocks in results.items():
-            block = own_fields(content[places[number]])
-            content[places[number]] = {**block, "toolResult": self.with_content(block["toolResult"], blocks)}
-        return {**found, "content": content}
-
-    def with_content(self, message: Any, blocks: Blocks) -> Any:
-        """Return a copy of *message* whose content consists of *blocks*."""
-        found = own_fields(message)
-        old = blocks_of(found.get("content"))
-        made = [{"text": block} if isinstance(block, str) else old[block] for block in blocks]
-        return {**found, "content": made}
-
-    def user_message(self, text: str) -> dict[str, Any]:
-        """Return a new user message."""
-        return {"role": "user", "content": [{"text": text}]}
-
-    def tool_result_message(self, call_id: str, text: str, name: str = "") -> dict[str, Any]:  # noqa: ARG002 - the call has it
-        """Return a new user message with one ``toolResult``, which has no place for the tool's name."""
-        result = {"toolUseId": call_id, "status": "success", "content": [{"text": text}]}
-        return {"role": "user", "content": [{"toolResult": result}]}
-
-    def in_turns(self, messages: Sequence[Any]) -> list[Any]:
+    def in_turns(self, messages: Sequence[Any], opening: str = OPENING) -> Sequence[Any]:
         """Let neighbors of one role share a message: Bedrock refuses all others."""
-        return neighbors_joined(super().in_turns(messages))
+        return self.joined(super().in_turns(messages, opening))
+
+    def with_output(self, block: Any, blocks: Blocks) -> Any:
+        """Return a copy of a ``toolResult`` block with other content."""
+        return {**block, "toolResult": self.with_content(block["toolResult"], blocks)}
+
+    def holds(self, part: Part, role: Role) -> bool:  # noqa: ARG002 - the same in each
+        """Return whether there is a place for *part*: text that is not blank, media of known formats."""
+        match part:
+            case Text():
+                return bool(part.text.strip())
+            case Media() if part.payload is None:
+                return bool(_format(part)) and part.source.startswith("s3://")
+            case Media():
+                return bool(_format(part)) and part.content() is not None
+            case _:
+                return True
 
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[dict[str, Any]]:
-        """Write one message for each turn; texts that are blank, which Bedrock refuses, are left out."""
+        """Write one message for each turn that says something."""
         for turn in turns:
-            parts = [part for part in turn.parts if not is_blank(part)]
-            content = [block for part in parts for block in _written(part, losses.at(turn.number))]
+            content = [block for part in turn.parts for block in _written(part, losses.at(turn.number))]
             if content:
                 yield {"role": "assistant" if turn.role == "assistant" else "user", "content": content}
 
@@ -163,112 +117,47 @@ def _key_of(block: object) -> str | None:
     return next((key for key in block if key in _KEYS), None)
 
 
-def _bare_result(tool_result: object) -> Mapping[str, Any] | None:
-    """Return the result in a ``toolResult`` block, or a result as a tool returns it; None for any other value."""
-    if not is_object(tool_result) or "role" in tool_result:
-        return None
-    inner = tool_result.get("toolResult") if _key_of(tool_result) == "toolResult" else tool_result
-    return inner if is_object(inner) and "toolUseId" in inner and "content" in inner else None
-
-
-def _part(block: object) -> Part:
-    kind = _key_of(block)
-    inner = block[kind] if kind is not None and is_object(block) else None
-    match kind:
-        case "toolUse" if is_object(inner):
-            call_id, name = text_or_empty(inner.get("toolUseId")), text_or_empty(inner.get("name"))
-            return ToolCall(call_id, name, _spelled(inner.get("input", {})))
-        case "toolResult" if is_object(inner):
-            return _result(inner)
-        case "reasoningContent" if is_object(inner) and is_object(thought := inner.get("reasoningText")):
-            return Reasoning(text_or_empty(thought.get("text")), text_or_empty(thought.get("signature")))
-        case "reasoningContent" if is_object(inner) and (hidden := inner.get("redactedContent")) is not None:
-            spelled = encode_bytes(hidden)
-            return Reasoning("", hidden=encoded_payload(spelled) or text_or_empty(spelled))
-        case "cachePoint":
-            return CachePoint()
-        case _:
-            return _inner_part(block)
-
-
-def _result(result: Mapping[str, Any]) -> ToolResult:
-    parts = tuple(map(_inner_part, blocks_of(result.get("content"))))
-    return ToolResult(text_or_empty(result.get("toolUseId")), "", parts, is_error=result.get("status") == "error")
-
-
-def _inner_part(block: object) -> ResultPart:
+def _inner_part(block: Any) -> Part:
     """Read a block that a result may hold into one part."""
     if is_object(block) and "json" in block and "type" not in block:
-        return Json(_spelled(block["json"]))
+        return parts.json(encode_bytes(block["json"]))
     kind = _key_of(block)
-    inner = block[kind] if kind is not None and is_object(block) else None
-    if kind in _MEDIA and is_object(inner):
-        found = _media(kind, inner)
-        if found is not None:
-            return found
-    text = inner if kind == "text" else _wrapped_text(kind, inner)
-    if isinstance(text, str):
-        return Text(text)
-    return simple_part(block) if kind is None else Opaque(kind, _spelled(block))
+    if kind is None:
+        return parts.simple(block)
+    found: Part | None = None
+    match block:
+        case {"text": str(text)} | {"guardContent": {"text": {"text": str(text)}}}:
+            return Text(text)
+        case {"citationsContent": {"content": content}}:
+            found = parts.joined([], content)
+        case {"searchResult": {"content": content, **about}}:
+            found = parts.joined([about.get("title"), about.get("source")], content)
+        case {"image": {**inner}} | {"audio": {**inner}} | {"document": {**inner}} | {"video": {**inner}}:
+            found = _media(kind, inner)
+        case _:
+            pass
+    return found or parts.opaque(kind, encode_bytes(block))
 
 
-def _wrapped_text(kind: str | None, inner: object) -> str | None:
-    """Return the text of a block that wraps it, such as citations; None if it has no text."""
-    if not is_object(inner):
-        return None
-    match kind:
-        case "guardContent":
-            guarded = inner.get("text")
-            return guarded.get("text") if is_object(guarded) else None
-        case "citationsContent":
-            return _joined(inner.get("content"))
-        case "searchResult":
-            said = _joined(inner.get("content"))
-            heading = [text_or_empty(inner.get("title")), text_or_empty(inner.get("source"))]
-            return None if said is None else join_texts([*heading, said])
+def _media(kind: str, inner: Mapping[Any, Any]) -> Media | Text | None:
+    """Return an image, a document or other media, or the text of a text document; None without a source."""
+    name, media_type = inner.get("name"), media_type_of(kind, parts.string(inner.get("format")))
+    match inner.get("source"):
+        case {"text": content} | {"content": content}:
+            return parts.joined([name], content)
+        case {"location": {**place}} | {"s3Location": {**place}}:
+            return parts.media(kind, media_type, source=place.get("uri"), name=name)
+        case {**source}:
+            payload = source.get("bytes")
+            return parts.media(kind, media_type, payload=encoded_payload(payload) or payload, name=name)
         case _:
             return None
-
-
-def _joined(content: object) -> str | None:
-    if not is_array(content):
-        return None
-    texts = [block.get("text") if is_object(block) else None for block in content]
-    return join_texts([text for text in texts if isinstance(text, str)]) if None not in texts else None
-
-
-def _media(kind: str, inner: Mapping[str, Any]) -> Media | Text | None:
-    """Return an image, a document or other media, or the text of a text document; None without a source."""
-    source, name = inner.get("source"), inner.get("name")
-    if not is_object(source):
-        return None
-    text = source.get("text")
-    said = text if isinstance(text, str) else _joined(source.get("content"))
-    if said is not None:
-        return Text(join_texts([name, said]) if name and isinstance(name, str) else said)
-    media_type = media_type_of(kind, text_or_empty(inner.get("format")))
-    payload = source.get("bytes")
-    if isinstance(payload, (bytes, bytearray)):
-        return Media(kind, media_type, len(payload), "", text_or_empty(name), bytes(payload))
-    if (spelled := encoded_payload(payload)) is not None:
-        return media(kind, media_type, payload=spelled, name=name)
-    location = _location(source)
-    return media(kind, media_type, source=location.get("uri") if location else None, name=name)
-
-
-def _location(source: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    found = (source.get(key) for key in ("location", "s3Location"))
-    return next(filter(is_object, found), None)
-
-
-def _spelled(value: object) -> str:
-    return spell(encode_bytes(value))
 
 
 # Writing.
 
 
-def _written(part: Part, losses: Losses) -> Iterator[dict[str, Any]]:
+def _written(part: Any, losses: Losses) -> Iterator[dict[str, Any]]:
     match part:
         case Reasoning():
             if part.text or part.signature:
@@ -281,50 +170,25 @@ def _written(part: Part, losses: Losses) -> Iterator[dict[str, Any]]:
             arguments = losses.object_of(part.arguments)
             yield {"toolUse": {"toolUseId": part.call_id, "name": part.name, "input": arguments}}
         case ToolResult():
-            content = [_written_content(inner, losses) for inner in part.parts if not is_blank(inner)]
+            content = [block for inner in part.parts for block in _written(inner, losses)]
             status = "error" if part.is_error else "success"
             yield {"toolResult": {"toolUseId": part.call_id, "status": status, "content": content}}
-        case _:
-            yield _written_content(part, losses)
-
-
-def _written_content(part: Part, losses: Losses) -> dict[str, Any]:
-    match part:
-        case Json(json):
-            return {"json": parse(json)}
         case Media():
-            why = _refused(part)
-            return {part.kind: _written_media(part)} if why is None else {"text": losses.left_out(part, why).text}
+            yield {part.kind: _written_media(part)}
+        case Text():
+            yield {"text": part.text}
         case _:
-            return {"text": text_in(part)}
-
-
-def _refused(media: Media) -> str | None:
-    """Return why a message cannot hold *media*, ``""`` for no special reason; None if it can."""
-    if media.payload is None:
-        return None if media.source.startswith("s3://") and _format(media) else "its bytes are elsewhere"
-    if not _format(media):
-        return ""
-    return "its payload is no base64" if bytes_of(media) is None else None
+            yield {"json": parse(part.text)}
 
 
 def _written_media(media: Media) -> dict[str, Any]:
     named = {"name": _NAME.sub("-", media.name).strip()[:200] or "document"} if media.kind == "document" else {}
-    if media.payload is None:
-        source: dict[str, Any] = {"location": {"type": "s3", "uri": media.source}}
-    else:
-        source = {"bytes": bytes_of(media)}
+    at_s3 = {"location": {"type": "s3", "uri": media.source}}
+    source = at_s3 if media.payload is None else {"bytes": media.content()}
     return {"format": _format(media), **named, "source": source}
 
 
 def _format(media: Media) -> str:
     """Return the short name of the format; empty if no block can have it."""
-    form = format_named(media.media_type)
-    match media.kind:
-        case "image":
-            form = "jpeg" if form == "jpg" else form
-            return form if form in IMAGE_FORMATS else ""
-        case "document":
-            return form if form in DOCUMENT_FORMATS else "txt" if document_text(media) is not None else ""
-        case _:
-            return form
+    found = format_named(media.media_type).replace("jpg", "jpeg")
+    return found if found in KNOWN_FORMATS.get(media.kind, ()) else ""

@@ -5,19 +5,16 @@ that already has the target's form stays the very same object, unless a pair in 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from buoyline.errors import ConfigError, MessageError
-from buoyline.messages.dialect import Dialect, neighbors_joined, turns_of
+from buoyline.messages.dialect import Dialect, turns_of
 from buoyline.messages.losses import Loss, Losses
-from buoyline.messages.model import Part, Text, ToolCall, ToolResult, Turn
+from buoyline.messages.model import Message, Text, ToolCall, ToolResult, Turn
 from buoyline.messages.registry import detect, dialect_named
-
-T = TypeVar("T")
 
 INTERRUPTED: Final = "[interrupted: no result was recorded]"
 """Answers a call without a result, which every provider refuses."""
@@ -59,45 +56,38 @@ def convert(messages: Sequence[Any], to: str, from_: str | Sequence[str] | None 
         MessageError: A message does not have its dialect's form; the error says which.
     """
     target = dialect_named(to)
-    if from_ is None:
-        dialects = [_numbered(number, partial(detect, message)) for number, message in enumerate(messages)]
-    elif isinstance(from_, str):
+    if isinstance(from_, str):
         messages = dialect_named(from_).grouped(messages)
-        dialects = [dialect_named(from_)] * len(messages)
-    elif len(from_) == len(messages):
-        dialects = [dialect_named(name) for name in from_]
-    else:
+        from_ = [from_] * len(messages)
+    if from_ is not None and len(from_) != len(messages):
         raise ConfigError("from_", f"{len(from_)} dialects for {len(messages)} messages; name one for each, or one")
     own: dict[int, tuple[list[Turn], list[Loss]]] = {}
     losses, turns = Losses(to), list[Turn]()
-    for number, (message, dialect) in enumerate(zip(messages, dialects, strict=True)):
-        noted = Losses(to, number)
-        read = turns_of(_numbered(number, partial(dialect.view, message)), noted)
+    for number, message in enumerate(messages):
+        try:
+            dialect = detect(message) if from_ is None else dialect_named(from_[number])
+            view, noted = dialect.view(message), Losses(to, number)
+        except MessageError as error:
+            raise MessageError(f"message {number}: {error.reason}") from error
+        read = turns_of(view, noted, target)
         turns += read
-        if dialect is target:
+        if dialect is target and _has_only_held_texts(view, target):
             own[number] = read, noted.found
         else:
             losses.found += noted.found
     system = ""
     if not target.has_system_messages:
         turns, system = _without_system(turns, losses)
-    turns = paired(turns, losses)
-    if target.alternates_roles:
-        turns = with_valid_ids(turns, losses)
-    made = list(_written(turns, messages, own, target, losses))
-    if target.alternates_roles:
-        if made and target.view(made[0]).role == "assistant":
-            made.insert(0, target.user_message(_BEGINNING))
-        made = neighbors_joined(made)
-    made = [item for message in made for item in target.handed_out(message)]
-    return Converted(made, tuple(sorted(losses.found, key=lambda loss: loss.message)), system)
+    turns = paired(turns, losses, needs_ids=target.alternates_roles)
+    made = target.joined(target.in_turns(list(_written(turns, messages, own, target, losses)), _BEGINNING))
+    items = [item for message in made for item in target.handed_out(message)]
+    return Converted(items, tuple(sorted(losses.found, key=lambda loss: loss.message)), system)
 
 
-def _numbered(number: int, read: Callable[[], T]) -> T:
-    try:
-        return read()
-    except MessageError as error:
-        raise MessageError(f"message {number}: {error.reason}") from error
+def _has_only_held_texts(view: Message, target: Dialect) -> bool:
+    """Return whether *target* takes all texts of its own message: Anthropic and Bedrock refuse blank ones."""
+    inner = (part for result in view.results for part in result.parts)
+    return all(target.holds(part, view.role) for part in (*view.parts, *inner) if isinstance(part, Text))
 
 
 def _without_system(turns: Sequence[Turn], losses: Losses) -> tuple[list[Turn], str]:
@@ -114,25 +104,23 @@ def _without_system(turns: Sequence[Turn], losses: Losses) -> tuple[list[Turn], 
 def _written(
     turns: Sequence[Turn],
     messages: Sequence[Any],
-    own: Mapping[int, tuple[list[Turn], list[Loss]]],
+    own: dict[int, tuple[list[Turn], list[Loss]]],
     target: Dialect,
     losses: Losses,
 ) -> Iterator[Any]:
     """Yield the messages that *target* makes of *turns*; those of *own* messages that did not change stay."""
-
-    def number_if_own(item: tuple[int, list[Turn]]) -> int:
-        number, group = item
-        return number if number in own and own[number][0] == group else -1
-
-    by_message = [(number, [*group]) for number, group in groupby(turns, key=lambda turn: turn.number)]
-    for number, group in groupby(by_message, key=number_if_own):
-        if number >= 0:
+    waiting: list[Turn] = []
+    for number, group in groupby(turns, key=lambda turn: turn.number):
+        found = [*group]
+        read, lost = own.pop(number, (None, ()))
+        if read == found:
+            yield from target.write(waiting, losses)
             yield messages[number]
-            continue
-        rewritten = [turn for _, inner in group for turn in inner]
-        for changed in {turn.number for turn in rewritten} & own.keys():
-            losses.found += own[changed][1]
-        yield from target.write(rewritten, losses)
+            waiting = []
+        else:
+            losses.found += lost
+            waiting += found
+    yield from target.write(waiting, losses)
 
 
 # Pairs of calls and results: which result answers which call, even if ids repeat or are missing.
@@ -144,66 +132,49 @@ PartPlace: TypeAlias = tuple[int, int]
 """Number of a turn, and of a part in it."""
 
 
-def paired(turns: Sequence[Turn], losses: Losses) -> list[Turn]:
-    """Return *turns* in which each call has its result behind it; a result without a call becomes the user's words."""
+def paired(turns: Sequence[Turn], losses: Losses, *, needs_ids: bool) -> list[Turn]:
+    """Return *turns* in which each call has its result behind it; a result without a call becomes the user's words.
+
+    With *needs_ids* Anthropic and Bedrock accept the ids: not empty, of few characters, each used once.
+    """
     calls = _calls_of_results(turns)
-    answered = set(calls.values())
-    behind: dict[int, list[Turn]] = {}  # by the place of the turn with the call
-    stays: list[tuple[int, Turn]] = []
-    orphans: list[tuple[int, Turn]] = []  # they wait for the last result of their round
+    answers: dict[int, list[PartPlace]] = {}  # by the turn with the calls
+    for answer, call in calls.items():
+        answers.setdefault(call[0], []).append(answer)
+    made, used = list[Turn](), set[str]()
     for place, turn in enumerate(turns):
         noted = losses.at(turn.number)
-        if turn.role != "tool":
-            stays += [*orphans, (place, turn)]
-            orphans.clear()
-            open_calls = [
-                ToolResult(part.call_id, part.name, (Text(INTERRUPTED),))
-                for number, part in enumerate(turn.parts)
-                if isinstance(part, ToolCall) and (place, number) not in answered
-            ]
-            if open_calls:  # the answer is in no message
-                behind.setdefault(place, []).append(Turn("tool", tuple(open_calls), number=-1))
+        if turn.role == "tool":
+            for number, result in enumerate(turn.results):
+                if (place, number) not in calls:
+                    why = "its call is not here: it is the user's now"
+                    noted.note(f"result of the call {result.call_id!r}", why)
+                    words = Text(f"[Result of the call {result.call_id!r}, which is not here:]")
+                    made.append(Turn("user", (words, *result.parts), number=turn.number))
             continue
-        kept: list[Part] = []
-        for number, result in enumerate(turn.results):
-            call = calls.get((place, number))
-            if call is None:
-                noted.note(f"result of the call {result.call_id!r}", "its call is not here: it is the user's now")
-                words = Text(f"[Result of the call {result.call_id!r}, which is not here:]")
-                orphans.append((place, Turn("user", (words, *result.parts), number=turn.number)))
-            elif any(between.role != "tool" for between in turns[call[0] + 1 : place]):
-                noted.note("place of a result", "it follows its call at once now")
-                behind.setdefault(call[0], []).append(Turn("tool", (result,), number=turn.number))
-            else:
-                kept.append(result)
-        if kept:
-            stays.append((place, turn if len(kept) == len(turn.parts) else replace(turn, parts=tuple(kept))))
-    return [one for place, turn in (*stays, *orphans) for one in (turn, *(behind.pop(place, ())))]
-
-
-def with_valid_ids(turns: Sequence[Turn], losses: Losses) -> list[Turn]:
-    """Return *turns* whose ids Anthropic and Bedrock accept: not empty, of few characters, each used once."""
-    calls = _calls_of_results(turns)
-    ids, used = dict[PartPlace, str](), set[str]()
-    for place, turn in enumerate(turns):
+        open_calls: dict[int, ToolCall] = {}
         for number, part in enumerate(turn.parts):
             if isinstance(part, ToolCall):
-                new = part.call_id
-                if not _ID.fullmatch(new) or new in used:
-                    readable = re.sub("[^a-zA-Z0-9_-]", "_", part.call_id)[:40] or "call"
-                    new = f"{readable}-{place}-{number}"
-                    losses.at(turn.number).note(f"id {part.call_id!r} of a call", f"it is {new!r} now")
-                ids[place, number] = new
-                used.add(new)
+                call_id = _valid_id(part.call_id, f"{place}-{number}", used, noted) if needs_ids else part.call_id
+                open_calls[number] = replace(part, call_id=call_id)
+        made.append(replace(turn, parts=tuple(open_calls.get(n, part) for n, part in enumerate(turn.parts))))
+        for at, group in groupby(answers.get(place, ()), key=lambda answer: answer[0]):
+            found = [(turns[at].results[number], open_calls.pop(calls[at, number][1])) for _, number in group]
+            made.append(replace(turns[at], parts=tuple(replace(one, call_id=call.call_id) for one, call in found)))
+        if open_calls:
+            interrupted = [ToolResult(call.call_id, call.name, (Text(INTERRUPTED),)) for call in open_calls.values()]
+            made.append(Turn("tool", tuple(interrupted), number=-1))  # it is in no message
+    return made
 
-    def with_id(place: PartPlace, part: Part) -> Part:
-        call = place if isinstance(part, ToolCall) else calls.get(place)
-        return replace(part, call_id=ids[call]) if call and isinstance(part, ToolCall | ToolResult) else part
 
-    return [
-        replace(turn, parts=tuple(with_id((place, number), part) for number, part in enumerate(turn.parts)))
-        for place, turn in enumerate(turns)
-    ]
+def _valid_id(call_id: str, place: str, used: set[str], losses: Losses) -> str:
+    """Return an id that is not *used* yet: *call_id*, or one that ends in *place*."""
+    found = call_id
+    if not _ID.fullmatch(found) or found in used:
+        found = f"{re.sub('[^a-zA-Z0-9_-]', '_', call_id)[:40] or 'call'}-{place}"
+        losses.note(f"id {call_id!r} of a call", f"it is {found!r} now")
+    used.add(found)
+    return found
 
 
 def _calls_of_results(turns: Sequence[Turn]) -> dict[PartPlace, PartPlace]:

@@ -1,4 +1,4 @@
-"""Media types and the short format names of Bedrock's blocks, such as ``png``; payloads as bytes, base64 and text."""
+"""Media types and the short format names of Bedrock's blocks, such as ``png``; payloads as base64 and text."""
 
 import base64
 from collections.abc import Mapping
@@ -23,21 +23,23 @@ _DOCUMENTS: Final[Mapping[str, str]] = MappingProxyType(
         "xml": "application/xml",
     }
 )
-DOCUMENT_FORMATS: Final = frozenset({"pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"})
-"""The formats that a document block may have."""
+KNOWN_FORMATS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "image": frozenset({"png", "jpeg", "gif", "webp"}),
+        "document": frozenset(_DOCUMENTS.keys() - {"json", "xml"}),
+        "video": frozenset({"flv", "mkv", "mov", "mpeg", "mpg", "mp4", "three_gp", "webm", "wmv"}),
+        "audio": frozenset({"mp3", "opus", "wav", "aac", "flac", "ogg", "mka", "m4a", "pcm"}),
+    }
+)
+"""The formats that Bedrock takes in each kind of block."""
 
-_TEXT_TYPES: Final = frozenset(
-    f"application/{name}"
-    for name in (
+_TEXT_NAMES: Final = frozenset(
+    {
         *("csv", "graphql", "html", "javascript", "json", "md", "sql", "toml", "txt"),
         *("typescript", "x-ndjson", "x-yaml", "xml", "yaml"),
-    )
+    }
 )
-_TEXT_SUFFIXES: Final = ("+json", "+xml", "+yaml")
-IMAGE_FORMATS: Final = frozenset({"png", "jpeg", "jpg", "gif", "webp"})
-"""The formats that an image block may have."""
-
-_VIDEOS: Final = frozenset({"flv", "mkv", "mov", "mpeg", "mpg", "mp4", "three_gp", "webm", "wmv"})
+"""The types of text whose names begin with ``application/``."""
 
 
 def media_type_of(kind: str, format_name: str) -> str:
@@ -61,8 +63,8 @@ def guessed_media_type(format_name: str) -> str:
     >>> guessed_media_type("webp"), guessed_media_type("pdf"), guessed_media_type("wav")
     ('image/webp', 'application/pdf', 'audio/wav')
     """
-    kinds = (("image", IMAGE_FORMATS), ("document", _DOCUMENTS), ("video", _VIDEOS))
-    return media_type_of(next((kind for kind, names in kinds if format_name in names), "audio"), format_name)
+    known = {**KNOWN_FORMATS, "document": _DOCUMENTS}
+    return media_type_of(next((kind for kind, names in known.items() if format_name in names), "audio"), format_name)
 
 
 def format_named(media_type: str) -> str:
@@ -79,16 +81,9 @@ def format_named(media_type: str) -> str:
 def is_text_type(media_type: str) -> bool:
     """Return whether content of this type is text, judged by the name of the type."""
     essence = media_type.split(";", maxsplit=1)[0].strip().lower()
-    return essence.startswith("text/") or essence in _TEXT_TYPES or essence.endswith(_TEXT_SUFFIXES)
-
-
-# Payloads on their way from one dialect to another.
-
-
-def bytes_of(media: Media) -> bytes | None:
-    """Return the payload; None if there is none, or if it is not base64."""
-    payload = media.payload
-    return payload.decoded() if isinstance(payload, Base64) else payload
+    family, _, name = essence.partition("/")
+    is_named = family == "application" and name in _TEXT_NAMES
+    return is_named or family == "text" or name.endswith(("+json", "+xml", "+yaml"))
 
 
 def base64_of(media: Media) -> str:
@@ -98,10 +93,11 @@ def base64_of(media: Media) -> str:
 
 
 def document_text(media: Media) -> str | None:
-    """Return the text of a text document; None for other media, and if the payload is not UTF-8."""
+    """Return the text of a text document; None for other media, for a blank one, and if it is not UTF-8."""
     if media.kind != "document" or not is_text_type(media.media_type):
         return None
     try:
-        return (bytes_of(media) or b"").decode("utf-8", "surrogatepass") or None
+        text = (media.content() or b"").decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         return None
+    return text if text.strip() else None

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeGuard, cast
 
 from buoyline.errors import MessageError
@@ -55,6 +55,31 @@ def model_fields(value: object) -> dict[str, Any] | None:
         raise MessageError(f"cannot be written as JSON: {error}") from error
 
 
+def with_changed(value: Any, change: Callable[[object], object]) -> Any:
+    """Return *value* with each value in it as *change* returns it; *value* itself if all stay as they are.
+
+    Raises:
+        MessageError: It is nested more deeply than Python's stack, or holds itself.
+    """
+    try:
+        return _with_changed(value, change)
+    except RecursionError as error:
+        raise MessageError("cannot be written as JSON: nested more deeply than Python's stack") from error
+
+
+def _with_changed(value: Any, change: Callable[[object], object]) -> Any:
+    changed = change(value)
+    if changed is not value:
+        return changed
+    if is_object(value):
+        made = {key: _with_changed(inner, change) for key, inner in value.items()}
+        return made if any(made[key] is not inner for key, inner in value.items()) else value
+    if is_array(value):
+        items = [_with_changed(inner, change) for inner in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    return value
+
+
 def spell(value: object) -> str:
     r"""Spell *value* as one line of JSON, without the line's end.
 
@@ -85,12 +110,12 @@ def parse(line: str | bytes) -> Any:
         MessageError: *line* is not JSON, such as ``NaN``.
     """
     try:
-        return json.loads(line, parse_constant=refuse_constant)
+        return json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise MessageError(f"not JSON: {error}") from error
 
 
-def refuse_constant(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     """Refuse ``NaN`` and ``Infinity``, which Python's `json` accepts."""
     message = f"{constant} is not JSON"
     raise ValueError(message)

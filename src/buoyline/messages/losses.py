@@ -1,10 +1,10 @@
 """`Loss`: a part of a message that a conversion between dialects could not keep."""
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from buoyline.messages.jsonl import is_object, refuse_constant
+from buoyline.errors import MessageError
+from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.model import Media, Text
 
 RAW: Final = "raw_arguments"
@@ -43,11 +43,11 @@ class Losses:
         """Record a loss; the default reason is that the target has no place for it."""
         self.found.append(Loss(self.message, what, why or f"{self.target} has no place for it"))
 
-    def left_out(self, media: Media, why: str = "") -> Text:
+    def left_out(self, media: Media) -> Text:
         """Record that *media* has no place, and return the text that replaces it."""
         size = f"{media.size_bytes:,} bytes" if media.payload else media.source
         shown = ", ".join(filter(None, [f"{media.kind} {media.name}".strip(), media.media_type, size]))
-        self.note(shown, why)
+        self.note(shown)
         return Text(f"[{shown}: not shown here]")
 
     def foreign(self, kind: str) -> Text:
@@ -58,8 +58,8 @@ class Losses:
     def object_of(self, text: str) -> dict[str, Any]:
         """Return the JSON object that *text* spells, ``{}`` for blank text, or else an object that holds *text*."""
         try:
-            value: object = json.loads(text, parse_constant=refuse_constant) if text.strip() else {}
-        except (ValueError, RecursionError):
+            value: object = parse(text) if text.strip() else {}
+        except MessageError:
             value = None
         if not is_object(value):
             self.note("arguments of a call", f"they are no JSON object; the text is under {RAW!r}")

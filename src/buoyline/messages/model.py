@@ -29,12 +29,13 @@ class Reasoning:
     """The model's own thinking, as far as the provider shows it.
 
     *signature* is the provider's proof that the model wrote *text*, and *hidden* is the part that it encrypts, as it
-    spells it. Both may be empty.
+    spells it. Both may be empty. *sealed_by* names the dialect if its provider alone can read *hidden*.
     """
 
     text: str
     signature: str = field(default="", repr=False, compare=False)
     hidden: str = field(default="", repr=False, compare=False)
+    sealed_by: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,11 @@ class Json:
     """A JSON value that a tool returned as such. Text that happens to be JSON is a `Text`."""
 
     json: str
+
+    @property
+    def text(self) -> str:
+        """The JSON text, under the name that a `Text` gives it."""
+        return self.json
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +153,7 @@ class ToolResult:
     @property
     def texts(self) -> tuple[str, ...]:
         """The text and JSON parts in order."""
-        return tuple([text for part in self.parts if (text := text_in(part)) is not None])
+        return tuple([part.text for part in self.parts if isinstance(part, Text | Json)])
 
 
 ResultPart: TypeAlias = Text | Json | Media | Opaque
@@ -210,13 +216,7 @@ class Turn(Message):
 
 def text_in(part: Part) -> str | None:
     """Return the text of a text or JSON part; None for every other part."""
-    match part:
-        case Text():
-            return part.text
-        case Json():
-            return part.json
-        case _:
-            return None
+    return part.text if isinstance(part, Text | Json) else None
 
 
 def join_texts(texts: list[str]) -> str:

@@ -6,39 +6,16 @@ and a call without the reasoning before it. So the items of one response are one
 provider's own tools, and compactions, are carried along as they are.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from buoyline.errors import MessageError
-from buoyline.messages.dialect import (
-    Blocks,
-    Dialect,
-    blocks_of,
-    fields,
-    own_fields,
-    plain_fields,
-    rebuilt_content,
-    role_of,
-    text_of,
-    text_or_empty,
-)
-from buoyline.messages.jsonl import is_array, is_object, spell
+from buoyline.messages import parts
+from buoyline.messages.dialect import Blocks, Dialect, fields, own_fields, plain_fields, role_of
+from buoyline.messages.jsonl import is_array, is_object
 from buoyline.messages.losses import Losses
-from buoyline.messages.model import (
-    Base64,
-    Json,
-    Media,
-    Message,
-    Opaque,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    Turn,
-    text_in,
-)
-from buoyline.messages.openai import chat_part, refused_by_openai, url_of
+from buoyline.messages.model import Json, Media, Message, Part, Role, Text, Turn
+from buoyline.messages.openai import chat_part, plain, result_part, takes_media, url_of
 
 _ALONE: Final = frozenset({"compaction", "item_reference", "mcp_approval_response"})
 """Types of items that are not part of a response, beside those of users and outputs."""
@@ -54,55 +31,45 @@ class OpenAIResponses(Dialect):
         found = fields(message)
         if found is None or "role" in found:
             return False
-        kind = text_or_empty(found.get("type"))
+        kind = parts.string(found.get("type"))
         return _is_response(found) or kind in _ALONE or kind == "reasoning" or kind.endswith(("_call", "_output"))
 
     def view(self, message: Any) -> Message:
         """Read *message*; the items of a response are what the model says. See `Dialect.view`."""
         found = plain_fields(message)
-        kind = text_or_empty(found.get("type"))
         if "role" in found:
-            return Message(role_of(found), tuple(map(chat_part, blocks_of(found.get("content")))))
+            return Message(role_of(found), tuple(map(chat_part, parts.blocks_of(found.get("content")))))
         if _is_response(found):
             return Message("assistant", tuple(part for item in found["output"] for part in _parts(item)))
         if _is_output(found):
-            output = tuple(map(chat_part, blocks_of(_listed(found.get("output")))))
-            inner = tuple(part for part in output if not isinstance(part, Reasoning))
-            return Message("tool", (ToolResult(text_or_empty(found.get("call_id")), "", inner),))
+            return Message("tool", (parts.result(found.get("call_id"), _listed(found.get("output")), result_part),))
+        kind = parts.string(found.get("type"))
         if kind not in _ALONE:
             raise MessageError(
-                f"an item of type {kind!r} belongs to the items of its response: add the response, or all of them as "
-                "{'output': [item, ...]}"
+                f"an item of type {kind!r} belongs to the items of its response: add the response, extend with all of "
+                "its items, or add them as {'output': [item, ...]}"
             )
-        return Message("user", (Opaque(kind, spell(found)),))
+        return Message("user", (parts.opaque(kind, found),))
 
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
         """Return a copy of a tool's output with other content."""
-        found = own_fields(message)
-        if 0 not in results:
-            return found
-        return {**found, "output": rebuilt_content(_listed(found.get("output")), results[0], "input_text")}
+        found = dict(own_fields(message))
+        if 0 in results:
+            found["output"] = parts.rebuilt(_listed(found.get("output")), results[0], "input_text")
+        return found
 
     def with_content(self, message: Any, blocks: Blocks) -> Any:
         """Return a copy of *message* whose content consists of *blocks*; a text is a message of the model's."""
         found = own_fields(message)
         if not _is_response(found):
-            return {**found, "content": rebuilt_content(found.get("content"), blocks, "input_text")}
+            return {**found, "content": parts.rebuilt(found.get("content"), blocks, "input_text")}
         owners = [item for item in found["output"] for _ in _parts(item)]
         items: list[Any] = []
         for block in blocks:
-            item = _said(block) if isinstance(block, str) else owners[block]
+            item = {"role": "assistant", "content": block} if isinstance(block, str) else owners[block]
             if not items or items[-1] is not item:  # a message of several blocks is kept whole
                 items.append(item)
         return {**found, "output": items}
-
-    def user_message(self, text: str) -> dict[str, Any]:
-        """Return a new user message."""
-        return {"role": "user", "content": text}
-
-    def tool_result_message(self, call_id: str, text: str, name: str = "") -> dict[str, Any]:  # noqa: ARG002 - the call has it
-        """Return the output of a function call, which has no place for the tool's name."""
-        return {"type": "function_call_output", "call_id": call_id, "output": text}
 
     def handed_out(self, message: Any) -> Sequence[Any]:
         """Return the items of a response, or *message* alone."""
@@ -112,45 +79,56 @@ class OpenAIResponses(Dialect):
         items: Sequence[Any] = held["output"] if is_object(message) else held.output
         return items
 
-    def grouped(self, items: Sequence[Any]) -> Sequence[Any]:
-        """Return *items* as messages: those of a response, up to the next output or user item, are one."""
+    def grouped(self, items: Sequence[Any], known: Iterable[Any] = ()) -> Sequence[Any]:
+        """Return *items* as messages: those of a response, up to the next output or user item, are one.
+
+        A *known* message keeps its items; those of a response behind them are the next message.
+        """
+        groups = [message for message in known if _is_response(fields(message) or {})]
         messages: list[Any] = []
-        group: list[Any] | None = None
-        for item in items:
-            if not _is_of_response(fields(item) or {}):
-                group = None
-                messages.append(item)
-            elif group is None:
-                group = [item]
-                messages.append({"output": group})
+        at = first = 0
+        while at < len(items):
+            end = at
+            while end < len(items) and _is_of_response(fields(items[end]) or {}):
+                end += 1
+            if end == at:
+                messages.append(items[at])
+                at += 1
+                continue
+            for place in range(first, len(groups)):
+                held = self.handed_out(groups[place])
+                if held and [*map(fields, items[at : at + len(held)])] == [*map(fields, held)]:
+                    messages.append(groups[place])
+                    at, first = at + len(held), place + 1
+                    break
             else:
-                group.append(item)
+                messages.append({"output": [*items[at:end]]})
+                at = end
         return messages
+
+    def holds(self, part: Part, role: Role) -> bool:
+        """Return whether there is a place for *part*: media from the user or a tool; only a response has reasoning."""
+        if isinstance(part, Media):
+            return role in ("user", "tool") and part.kind != "audio" and takes_media(part)
+        return super().holds(part, role)
 
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[dict[str, Any]]:
         """Write a message for each of the user's turns and each result, and a response for each of the model's."""
+        del losses
         for turn in turns:
-            noted = losses.at(turn.number)
-            if turn.role == "tool":
-                for result in turn.results:
-                    if result.is_error:
-                        noted.note("mark of a failed result", "its text alone says so")
-                    output = [_written(part, "user", noted) for part in result.parts]
-                    yield {"type": "function_call_output", "call_id": result.call_id, "output": _plain(output)}
-            elif turn.role == "assistant":
-                if any(isinstance(part, Reasoning) for part in turn.parts):
-                    noted.note("reasoning", "only the response that brought it may hold it")
-                said = [
-                    _written(part, turn.role, noted) for part in turn.parts if isinstance(part, Text | Json | Media)
-                ]
+            for result in turn.results:
+                output = _content(result.parts, "input_text")
+                yield {"type": "function_call_output", "call_id": result.call_id, "output": output}
+            if turn.role == "assistant":
+                said = _content(turn.parts, "output_text")
                 calls = [
                     {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
                     for call in turn.calls
                 ]
                 if said or calls:
-                    yield {"output": [*([{"role": "assistant", "content": _plain(said)}] if said else []), *calls]}
-            else:
-                yield {"role": turn.role, "content": _plain([_written(part, turn.role, noted) for part in turn.parts])}
+                    yield {"output": [*([{"role": "assistant", "content": said}] if said else []), *calls]}
+            elif turn.role != "tool":
+                yield {"role": turn.role, "content": _content(turn.parts, "input_text")}
 
 
 def _is_response(found: Mapping[str, Any]) -> bool:
@@ -158,7 +136,7 @@ def _is_response(found: Mapping[str, Any]) -> bool:
 
 
 def _is_output(found: Mapping[str, Any]) -> bool:
-    return text_or_empty(found.get("type")).endswith("_output") and "call_id" in found
+    return parts.string(found.get("type")).endswith("_output") and "call_id" in found
 
 
 def _is_of_response(item: Mapping[str, Any]) -> bool:
@@ -172,47 +150,33 @@ def _listed(output: object) -> object:
     return [output] if is_object(output) else output
 
 
-def _parts(item: object) -> Sequence[Part]:
+def _parts(item: Any) -> Sequence[Part]:
     """Read an item of a response: a part for each block of a message, else one."""
-    if not is_object(item):
-        return (Opaque(type(item).__name__, spell(item)),)
-    match item.get("type", "message"):
-        case "message":
-            return [*map(chat_part, blocks_of(item.get("content")))]
-        case "reasoning":
+    match item:
+        case {"role": _} | {"type": "message"}:
+            return [*map(chat_part, parts.blocks_of(item.get("content")))]
+        case {"type": "reasoning"}:
             thoughts = (thought for key in ("summary", "content") for thought in item.get(key) or ())
-            texts = (thought.get("text") if is_object(thought) else text_of(thought) for thought in thoughts)
-            text = "\n".join(text for text in texts if isinstance(text, str))
-            return (Reasoning(text, hidden=text_or_empty(item.get("encrypted_content"))),)
-        case "image_generation_call" if isinstance(data := item.get("result"), str):
-            form = text_or_empty(item.get("output_format")) or "png"
-            return (Media("image", f"image/{form}", len(data) * 3 // 4, payload=Base64(data)),)
-        case kind if "call_id" in item:
+            text = "\n".join(thought["text"] for thought in thoughts if is_object(thought) and thought.get("text"))
+            return (parts.reasoning(text, "", item.get("encrypted_content"), "openai-responses"),)
+        case {"type": "image_generation_call", "result": str(data)}:
+            return (parts.media("image", f"image/{item.get('output_format') or 'png'}", payload=data),)
+        case {"type": kind, "call_id": call_id}:
             given = next((item[key] for key in ("arguments", "input", "action", "operation") if key in item), "")
-            name = text_or_empty(item.get("name")) or str(kind)
-            return (ToolCall(text_or_empty(item["call_id"]), name, given if isinstance(given, str) else spell(given)),)
-        case kind:
-            return (Opaque(str(kind), spell(item)),)
+            return (parts.call(call_id, item.get("name") or kind, given),)
+        case _:
+            return (parts.simple(item),)
 
 
-def _said(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
+def _content(parts: Sequence[Part], text_type: str) -> str | list[dict[str, Any]]:
+    return plain([_written(part, text_type) for part in parts if isinstance(part, Text | Json | Media)])
 
 
-def _written(part: Part, role: str, losses: Losses) -> dict[str, Any]:
-    text_type = "output_text" if role == "assistant" else "input_text"
-    if isinstance(part, Media):
-        why = "no response takes it" if part.kind == "audio" else refused_by_openai(part, role)
-        if why is not None:
-            return {"type": text_type, "text": losses.left_out(part, why).text}
-        if part.kind == "image":
+def _written(part: Text | Json | Media, text_type: str) -> dict[str, Any]:
+    match part:
+        case Media(kind="image"):
             return {"type": "input_image", "image_url": url_of(part)}
-        return {"type": "input_file", "filename": part.name or "document", "file_data": url_of(part)}
-    return {"type": text_type, "text": text_in(part)}
-
-
-def _plain(blocks: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """Return the text of a single text, or else *blocks*."""
-    if len(blocks) < 2:  # noqa: PLR2004 - one text needs no blocks
-        return text_or_empty(blocks[0].get("text")) if blocks and "text" in blocks[0] else blocks or ""
-    return blocks
+        case Media():
+            return {"type": "input_file", "filename": part.name or "document", "file_data": url_of(part)}
+        case _:
+            return {"type": text_type, "text": part.text}

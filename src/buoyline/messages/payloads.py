@@ -12,55 +12,44 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from buoyline.errors import MessageError
-from buoyline.messages.dialect import data_url, text_or_empty
 from buoyline.messages.formats import guessed_media_type
-from buoyline.messages.jsonl import is_array, is_object, model_fields
+from buoyline.messages.jsonl import is_array, is_object, model_fields, with_changed
 from buoyline.messages.model import Base64
+from buoyline.messages.parts import data_url, string
 
 # Bytes within JSON, spelled as Strands' session managers spell them: an object with the mark below and the base64
 # text under ``data``. Source: ``encode_bytes_values`` and ``decode_bytes_values`` of `strands.types.session`.
 
 BYTES_MARK: Final = "__bytes_encoded__"
 
-_NUMBER_MARK: Final = "__number_encoded__"
-"""Key of a number that JSON lacks: Python's `json`, with which models' arguments are read, takes ``NaN`` for one."""
-
-_NUMBERS: Final = ("nan", "inf", "-inf")
-
 
 def encode_bytes(value: Any) -> Any:
-    """Return *value* with all bytes, and numbers that JSON lacks, spelled; *value* itself if it holds none.
-
-    Raises:
-        MessageError: It is nested more deeply than Python's stack, or holds itself.
-    """
-
-    def encoded(leaf: object) -> object:
-        if isinstance(leaf, float) and not math.isfinite(leaf):
-            return {_NUMBER_MARK: str(leaf)}
-        if isinstance(leaf, (bytes, bytearray)):
-            return {BYTES_MARK: True, "data": base64.b64encode(leaf).decode("ascii")}
-        return leaf
-
-    return _shallow_enough(lambda: _with_leaves(value, encoded))
+    """Return *value* with all bytes, and numbers that JSON lacks, spelled; see `with_changed`."""
+    return with_changed(value, _encoded)
 
 
 def decode_bytes(value: Any) -> Any:
-    """Undo `encode_bytes`; an object with a mark but without base64, or such a number, stays as it is."""
-    return _shallow_enough(lambda: _with_leaves(value, _decoded))
+    """Undo `encode_bytes`; an object with the mark but without base64 stays as it is."""
+    return with_changed(value, _decoded)
 
 
 def encoded_payload(value: object) -> str | None:
     """Return the base64 text of spelled bytes, or the reference in its place; None for any other value."""
-    if not is_object(value) or value.get(BYTES_MARK) is not True:
-        return None
-    text = value.get("data")
-    return text if isinstance(text, str) else None
+    match value:
+        case {"__bytes_encoded__": True, "data": str(text)}:
+            return text
+        case _:
+            return None
+
+
+def _encoded(leaf: object) -> object:
+    if isinstance(leaf, (bytes, bytearray)):
+        return {BYTES_MARK: True, "data": base64.b64encode(leaf).decode("ascii")}
+    # Python's `json`, with which models' arguments are read, takes NaN for a number.
+    return str(leaf) if isinstance(leaf, float) and not math.isfinite(leaf) else leaf
 
 
 def _decoded(value: object) -> object:
-    if is_object(value) and len(value) == 1 and value.get(_NUMBER_MARK) in _NUMBERS:
-        return float(value[_NUMBER_MARK])
     spelled = encoded_payload(value)
     try:
         return value if spelled is None else base64.b64decode(spelled, validate=True)
@@ -68,33 +57,11 @@ def _decoded(value: object) -> object:
         return value
 
 
-def _with_leaves(value: Any, change: Callable[[object], object]) -> Any:
-    """Return *value* with each value in it changed; *value* itself if *change* returns each as it is."""
-    changed = change(value)
-    if changed is not value:
-        return changed
-    if is_object(value):
-        made = {key: _with_leaves(inner, change) for key, inner in value.items()}
-        return made if any(made[key] is not inner for key, inner in value.items()) else value
-    if is_array(value):
-        items = [_with_leaves(inner, change) for inner in value]
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-    return value
-
-
-def _shallow_enough(work: Callable[[], Any]) -> Any:
-    try:
-        return work()
-    except RecursionError as error:
-        raise MessageError("cannot be written as JSON: nested more deeply than Python's stack") from error
-
-
 KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys and indexes that lead from a message's root to a value in it; never empty."""
 
 _URL_KEYS = frozenset({"url", "file_data", "image_url"})
 _KEYS = _URL_KEYS | {"data"}
-_SOURCE_KEYS = {"type", "data", "media_type"}
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
@@ -113,15 +80,6 @@ class Reference(NamedTuple):
     reference: str
 
 
-class Payload(NamedTuple):
-    """A payload found in a message."""
-
-    at: KeyPath
-    head: str
-    media_type: str
-    content: bytes
-
-
 class PayloadText(NamedTuple):
     """The media type, if it is a payload, of a text where a provider expects one, and the start of its base64."""
 
@@ -129,18 +87,19 @@ class PayloadText(NamedTuple):
     start: int
 
 
-def payloads_in(value: object, at: KeyPath = (), format_name: str = "") -> Iterator[Payload]:
-    """Yield the payloads in a message's JSON value, in document order."""
+def _payloads_in(value: object, at: KeyPath, format_name: str) -> Iterator[tuple[KeyPath, str, str, bytes]]:
+    """Yield place, head, media type and content of each payload, in document order."""
     if is_object(value):
         for key, child in value.items():
             carrier = payload_text_of(key, child, value, format_name) if key in _KEYS else None
             if carrier is not None:
-                yield from _payload((*at, key), child, carrier)
+                if content := _canonical(child[carrier.start :]):
+                    yield (*at, key), child[: carrier.start], carrier.media_type, content
             elif type(child) not in _LEAVES:
-                yield from payloads_in(child, (*at, key), format_for(key, value, format_name))
+                yield from _payloads_in(child, (*at, key), format_for(key, value, format_name))
     elif is_array(value):
         for index, child in enumerate(value):
-            yield from payloads_in(child, (*at, index))
+            yield from _payloads_in(child, (*at, index), "")
 
 
 def format_for(key: str, siblings: Mapping[str, Any], format_name: str) -> str:
@@ -149,7 +108,7 @@ def format_for(key: str, siblings: Mapping[str, Any], format_name: str) -> str:
     *format_name* is that of the object itself; it may be empty.
     """
     if key == "source":
-        return text_or_empty(siblings.get("format"))
+        return string(siblings.get("format"))
     return format_name if key == "bytes" else ""
 
 
@@ -158,18 +117,18 @@ def payload_text_of(key: str, value: object, siblings: Mapping[str, Any], format
 
     *format_name* is that of the object: see `format_for`.
     """
-    if not isinstance(value, str):
-        return None
     if key in _URL_KEYS:
         found = data_url(value)
         return None if found is None else PayloadText(*found)
-    if key == "data" and siblings.get("type") == "base64":
-        return PayloadText(str(siblings.get("media_type", "")), 0)
-    if key == "data" and siblings.get(BYTES_MARK) is True:
-        return PayloadText(guessed_media_type(format_name) if format_name else "", 0)
-    if key == "data" and isinstance(audio := siblings.get("format"), str):
-        return PayloadText(f"audio/{audio}", 0)
-    return None
+    match siblings if key == "data" and isinstance(value, str) else None:
+        case {"type": "base64"}:
+            return PayloadText(str(siblings.get("media_type", "")), 0)
+        case {"__bytes_encoded__": True}:
+            return PayloadText(guessed_media_type(format_name) if format_name else "", 0)
+        case {"format": str(audio)}:
+            return PayloadText(f"audio/{audio}", 0)
+        case _:
+            return None
 
 
 def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[Reference, ...]]:
@@ -182,17 +141,19 @@ def take_out(value: Any, put: Callable[[bytes, str], str]) -> tuple[Any, tuple[R
     Raises:
         MessageError: *value* is nested more deeply than Python's stack.
     """
+    try:
+        payloads = [*_payloads_in(value, (), "")]
+    except RecursionError as error:
+        raise MessageError("nested more deeply than Python's stack") from error
     references: list[Reference] = []
-    found_in = value
-    for found in _shallow_enough(lambda: [*payloads_in(found_in)]):
-        reference = put(found.content, found.media_type)
-        at = found.at[:-1]
-        if found.at[-2:] == ("source", "data") and _base64_source(_value_at(value, at[:-1])) is not None:
-            references.append(Reference((*at, "url"), found.head, reference))
-            value = _with_value(value, at, _renamed(_value_at(value, at), "data", "url", reference))
+    for at, head, media_type, content in payloads:
+        reference = put(content, media_type)
+        if at[-2:] == ("source", "data") and (source := _base64_source(_value_at(value, at[:-2]))) is not None:
+            references.append(Reference((*at[:-1], "url"), head, reference))
+            value = _with_value(value, at[:-1], _renamed(source, "data", "url", reference))
         else:
-            references.append(Reference(found.at, found.head, reference))
-            value = _with_value(value, found.at, reference)
+            references.append(Reference(at, head, reference))
+            value = _with_value(value, at, reference)
     return value, tuple(references)
 
 
@@ -216,7 +177,7 @@ def without_payload(block: Any, put: Callable[[bytes, str], str]) -> Any:
         payload = Base64(source["data"]).decoded() if source["data"] else b""
         if payload is None:
             raise MessageError("a data block with type 'base64' holds no base64: nothing can be stored of it")
-        reference = put(payload, text_or_empty(source["media_type"]))
+        reference = put(payload, string(source["media_type"]))
         value = {**plain, "source": _renamed(source, "data", "url", reference)}
     return value if fields is None else block.__class__.model_validate(value)
 
@@ -233,25 +194,22 @@ def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str],
     return value
 
 
-def _payload(at: KeyPath, value: str, carrier: PayloadText) -> Iterator[Payload]:
-    """Yield the payload if its base64 is canonical."""
-    text = value[carrier.start :]
+def _canonical(text: str) -> bytes:
+    """Return what *text* spells if its base64 is canonical, else nothing."""
     try:
-        payload = base64.b64decode(text, validate=True)
+        content = base64.b64decode(text, validate=True)
     except ValueError:
-        return
-    if payload and base64.b64encode(payload) == text.encode("ascii"):
-        yield Payload(at, value[: carrier.start], carrier.media_type, payload)
+        return b""
+    return content if base64.b64encode(content) == text.encode("ascii") else b""
 
 
 def _base64_source(block: object) -> Mapping[str, Any] | None:
     """Return the source of AgentScope's data block if it holds the payload; None for every other block."""
-    if not is_object(block) or block.get("type") != "data":
-        return None
-    source = block.get("source")
-    if not is_object(source) or set(source) != _SOURCE_KEYS or source["type"] != "base64":
-        return None
-    return source if isinstance(source["data"], str) else None
+    match block:
+        case {"type": "data", "source": {"type": "base64", "data": str(), "media_type": _, **others} as source}:
+            return None if others else source
+        case _:
+            return None
 
 
 def _renamed(source: Mapping[str, Any], old: str, new: str, text: str) -> dict[str, Any]:

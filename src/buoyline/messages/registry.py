@@ -1,6 +1,5 @@
 """The registry of dialects, and how the dialect of a message is detected."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -8,13 +7,12 @@ from buoyline.errors import ConfigError, MessageError
 from buoyline.messages.agentscope import AgentScope
 from buoyline.messages.anthropic import Anthropic
 from buoyline.messages.bedrock import Bedrock
-from buoyline.messages.dialect import Dialect, blocks_of, role_of
+from buoyline.messages.dialect import Dialect, role_of
 from buoyline.messages.jsonl import is_object
 from buoyline.messages.model import ToolResult
 from buoyline.messages.openai import OpenAIChat
 from buoyline.messages.openai_responses import OpenAIResponses
-
-_NAME: Final = re.compile("[a-z][a-z0-9_-]{0,39}")
+from buoyline.messages.parts import blocks_of
 
 _BUILT_IN: Final[Mapping[str, Dialect]] = {
     dialect.name: dialect for dialect in (AgentScope(), Anthropic(), Bedrock(), OpenAIResponses(), OpenAIChat())
@@ -33,20 +31,13 @@ def register_dialect(dialect: Dialect) -> None:
     session in another process.
 
     Raises:
-        ConfigError: Its name is not a lower-case word of at most 40 characters, or another dialect has it.
+        ConfigError: Another dialect has its name.
     """
     name = dialect.name
-    if not _NAME.fullmatch(name):
-        raise ConfigError("dialect", f"{name!r} is no name; use lower-case letters, digits, '-' and '_'")
     known = _BUILT_IN.get(name, _registered.get(name, dialect))
     if known is not dialect:
         raise ConfigError("dialect", f"{name!r} is the name of {known!r} already; choose another one")
     _registered[name] = dialect
-
-
-def unregister_dialect(name: str) -> None:
-    """Undo `register_dialect`; do nothing if no registered dialect has the name."""
-    _registered.pop(name, None)
 
 
 def dialect_names() -> Sequence[str]:
@@ -80,12 +71,10 @@ def detect(message: object) -> Dialect:
     for dialect in _in_order():
         if dialect.detects(message):
             return dialect
-    shown = type(message).__name__
-    if is_object(message):
-        if "role" in message:
-            role_of(message)
-            blocks_of(message.get("content"))
-        shown = f"an object with the keys {sorted(message)[:8]}"
+    if is_object(message) and "role" in message:
+        role_of(message)
+        blocks_of(message.get("content"))
+    shown = f"an object with the keys {sorted(message)[:8]}" if is_object(message) else type(message).__name__
     known = ", ".join(dialect_names())
     raise MessageError(f"{shown} is no message of a known dialect ({known}): 'role' and 'content' are expected")
 
@@ -99,9 +88,12 @@ def read_result(tool_result: object) -> ToolResult:
     if isinstance(tool_result, ToolResult):
         return tool_result
     for dialect in _in_order():
-        if dialect.detects_result(tool_result):
-            return dialect.result(tool_result).results[0]
-    return detect(tool_result).result(tool_result).results[0]
+        if (found := dialect.result_in(tool_result)) is not None:
+            return found
+    results = detect(tool_result).view(tool_result).results
+    if len(results) != 1:
+        raise MessageError(f"no tool result alone: it holds {len(results)}; expected a tool message, or the block of one")
+    return results[0]
 
 
 def _in_order() -> Sequence[Dialect]:

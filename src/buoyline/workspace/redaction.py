@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from buoyline.errors import ConfigError, MessageError, RedactionError
 from buoyline.messages import CachePoint, Json, Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
-from buoyline.messages.dialect import data_url
 from buoyline.messages.formats import is_text_type
 from buoyline.messages.jsonl import is_array, is_object, parse
 from buoyline.messages.model import Base64, Part, ResultPart
+from buoyline.messages.parts import data_url
 from buoyline.messages.payloads import BYTES_MARK, PayloadText, format_for, payload_text_of
 from buoyline.messages.registry import detect, dialect_named, read_result
 from buoyline.workspace import layout

@@ -16,10 +16,10 @@ from buoyline.integrations.strands.storage import FramedStorage, WorkspaceStorag
 from buoyline.lookups.references import Content, JsonContent, MediaContent, Retrieved, resolve_reference
 from buoyline.lookups.retrieve import place_in, retrieve, retrieve_lines
 from buoyline.messages import Json, Media, Text, ToolResult
-from buoyline.messages.formats import DOCUMENT_FORMATS, IMAGE_FORMATS, format_named, is_text_type
+from buoyline.messages.formats import KNOWN_FORMATS, format_named, is_text_type
 from buoyline.messages.jsonl import parse
 from buoyline.messages.model import ResultPart, join_texts
-from buoyline.messages.registry import dialect_named
+from buoyline.messages.registry import read_result
 from buoyline.offloader.policy import is_smaller
 from buoyline.offloader.stub import blocks_to_offload, result_block
 from buoyline.previews.preview import preview_of
@@ -90,7 +90,7 @@ def view_of(native: NativeResult) -> ToolResult:
     Raises:
         MessageError: Something in it has no JSON form.
     """
-    return dialect_named("bedrock").result(native).results[0]
+    return read_result(native)
 
 
 class WorkspaceResults:
@@ -403,9 +403,9 @@ def _block(part: Content) -> dict[str, Any]:
 def _media_block(content: bytes, media_type: str, name: str) -> dict[str, Any] | None:
     """Return the block of an image, a video or a document; None if no block can hold it."""
     format_name, source = format_named(media_type), {"bytes": content}
-    if media_type.startswith("image/") and format_name in IMAGE_FORMATS:
+    if media_type.startswith("image/") and format_name in KNOWN_FORMATS["image"]:
         return {"image": {"format": format_name, "source": source}}
-    if format_name in DOCUMENT_FORMATS:
+    if format_name in KNOWN_FORMATS["document"]:
         titled = " ".join(_NOT_IN_NAMES.sub(" ", name.rpartition("/")[2]).split())[:200]
         return {"document": {"format": format_name, "name": titled or "document", "source": source}}
     return None
