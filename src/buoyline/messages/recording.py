@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from buoyline.errors import MessageError
-from buoyline.messages.dialect import blocks_of, kind_of, text_or_empty
 from buoyline.messages.jsonl import is_array, is_object, parse, spell
+from buoyline.messages.parts import string
 from buoyline.messages.registry import detect
 
 # The session files of Claude Code, ``~/.claude/projects/<project>/<session>.jsonl``, as messages in Anthropic's form.
@@ -36,28 +36,81 @@ class Recording:
     compactions: int = 0
 
 
-def read_claude_code(records: Sequence[object]) -> Recording:
-    """Return the conversation in *records*; each message has only a role and its content.
+def read_recording(content: bytes, source: str) -> Recording:
+    """Read a conversation: JSON lines, an array, an object with ``messages``, or a session file of Claude Code.
+
+    The content decides the form. The ``system`` prompt of an object becomes the first message. The dialect of each
+    message is detected. A line that is no JSON, and a value that is no message, is skipped and counted. *source* is the
+    name of the file, for errors.
+
+    Raises:
+        MessageError: The file holds no message; the error says what was expected, and what the first problem is.
+    """
+    values, form, damaged = _values(content)
+    skipped, compactions = Counter({"lines that are not JSON": damaged} if damaged else {}), 0
+    if any(is_object(value) and _is_message(value) for value in values):
+        form = "Claude Code session"
+        compactions = sum(is_object(value) and value.get("isCompactSummary") is True for value in values)
+        values = _claude_code(values, skipped)
+    messages: list[Any] = []
+    for value in values:
+        try:
+            detect(value).view(value)
+            spell(value)
+            messages.append(value)
+        except MessageError as error:
+            skipped[error.reason] += 1
+    if not messages:
+        found = f", not {next(iter(skipped))}" if skipped else ""
+        raise MessageError(
+            f"{source}: holds no messages: expected one message a line, a JSON array of messages, an object with "
+            f"'messages', or a session file of Claude Code{found}"
+        )
+    return Recording(messages, form, dict(skipped.most_common()), compactions)
+
+
+def _values(content: bytes) -> tuple[list[Any], str, int]:
+    """Return the JSON values of a file, its form in words, and how many lines are no JSON."""
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    try:
+        whole = parse(content)
+    except MessageError:
+        values, damaged = list[Any](), 0
+        for line in filter(bytes.strip, content.split(b"\n")):
+            try:
+                values.append(parse(line))
+            except MessageError:
+                damaged += 1
+        return values, "JSON lines", damaged
+    match whole:
+        case [*messages]:
+            return messages, "JSON array", 0
+        case {"messages": [*messages], **others} if "role" not in others:
+            prompt = others.get("system")
+            system = [{"role": "system", "content": prompt}] if prompt else []
+            return [*system, *messages], "JSON object with 'messages'", 0
+        case _:
+            return [whole], "JSON lines", 0
+
+
+def _claude_code(records: Sequence[object], skipped: Counter[str]) -> list[dict[str, Any]]:
+    """Return the conversation in *records*, and count the others; each message has only a role and its content.
 
     The records of a sub-agent are skipped, unless the file has no others. So is an abandoned branch: of two prompts
     behind the same record, the older one and all that follows it.
-
-    Raises:
-        MessageError: The content of a message is neither text, a list, nor null.
     """
     objects = [record for record in records if is_object(record)]
     is_of_sub_agent = all(record.get("isSidechain") is True for record in objects if _is_message(record))
     abandoned = _abandoned(objects)
-    skipped = Counter({"lines without an object": len(records) - len(objects)})
     messages: list[dict[str, Any]] = []
     answers: dict[str, dict[str, Any]] = {}
     seen = set[str]()
     for record in objects:
         message = _message_in(record)
-        record_id = text_or_empty(record.get("uuid"))
+        record_id = string(record.get("uuid"))
         kind = ""
         if message is None:
-            kind = text_or_empty(record.get("type")) or "unknown"
+            kind = string(record.get("type")) or "unknown"
         elif record.get("isSidechain") is True and not is_of_sub_agent:
             kind = "message of a sub-agent"
         elif record.get("isApiErrorMessage") is True:  # Claude Code shows it to the user; no model has seen it
@@ -70,22 +123,15 @@ def read_claude_code(records: Sequence[object]) -> Recording:
             skipped[kind] += 1
             continue
         seen |= {record_id} - {""}
-        answer_id, content = message.get("id"), message.get("content")
-        found: dict[str, Any] = {"role": message.get("role"), "content": content}
-        if not isinstance(answer_id, str) or message.get("role") != "assistant":
-            messages.append(found)
-        elif answer_id in answers:  # more blocks of an answer, even if results have followed it since
-            answers[answer_id]["content"] += blocks_of(content)
-        else:
-            found["content"] = [*blocks_of(content)]
-            answers[answer_id] = found
-            messages.append(found)
-    return Recording(
-        messages,
-        "Claude Code session",
-        {kind: count for kind, count in skipped.most_common() if count},
-        sum(record.get("isCompactSummary") is True for record in objects),
-    )
+        role, content = message.get("role"), message.get("content")
+        answer_id = string(message.get("id")) if role == "assistant" else ""
+        if answer_id in answers and is_array(content):  # more of an answer, even if results have followed it since
+            answers[answer_id]["content"] += content
+            continue
+        messages.append({"role": role, "content": [*content] if is_array(content) else content})
+        if answer_id and is_array(content):
+            answers[answer_id] = messages[-1]
+    return messages
 
 
 def _is_message(record: Mapping[str, Any]) -> bool:
@@ -96,10 +142,11 @@ def _is_message(record: Mapping[str, Any]) -> bool:
 def _message_in(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if _is_message(record):
         return dict(record["message"])
-    queued = record.get("attachment")
-    if is_object(queued) and queued.get("type") == "queued_command" and queued.get("commandMode", "prompt") == "prompt":
-        return {"role": "user", "content": queued.get("prompt")}
-    return None
+    match record.get("attachment"):
+        case {"type": "queued_command", "prompt": prompt, **others} if others.get("commandMode", "prompt") == "prompt":
+            return {"role": "user", "content": prompt}
+        case _:
+            return None
 
 
 def _abandoned(records: Sequence[Mapping[str, Any]]) -> set[object]:
@@ -107,82 +154,16 @@ def _abandoned(records: Sequence[Mapping[str, Any]]) -> set[object]:
     newest: dict[str, object] = {}
     gone = set[object]()
     for record in records:
-        message, parent = _message_in(record), record.get("parentUuid")
-        if not isinstance(parent, str) or message is None or message.get("role") != "user":
+        message, parent = _message_in(record) or {}, record.get("parentUuid")
+        content, own = message.get("content"), record.get("uuid")
+        if not isinstance(parent, str) or message.get("role") != "user":
             continue
-        blocks = blocks_of(message.get("content"))
-        if not any(kind_of(block) == "tool_result" for block in blocks):
-            before = newest.get(parent, record.get("uuid"))
-            gone |= {before} - {record.get("uuid")}
-            newest[parent] = record.get("uuid")
+        if not (
+            is_array(content) and any(is_object(block) and block.get("type") == "tool_result" for block in content)
+        ):
+            gone |= {newest.get(parent, own)} - {own}
+            newest[parent] = own
     for record in records:
         if record.get("parentUuid") in gone:
             gone.add(record.get("uuid"))
     return gone
-
-
-_EXPECTED = (
-    "expected one message a line, a JSON array of messages, an object with 'messages', or a session file of Claude Code"
-)
-
-
-def read_recording(content: bytes, source: str) -> Recording:
-    """Read a conversation: JSON lines, an array, an object with ``messages``, or a session file of Claude Code.
-
-    The content decides the form. The ``system`` prompt of an object becomes the first message. The dialect of each
-    message is detected. *source* is the name of the file, for errors.
-
-    Raises:
-        MessageError: The file has none of these forms, or a value in it is no message of a known dialect; the error
-            names the place, the expected form and the value.
-    """
-    values, unit = _values(content, source)
-    form = {"line": "JSON lines", "message": "JSON array"}[unit]
-    if unit == "line" and any(is_object(value) and _is_message(value) for value in values):
-        session = read_claude_code(values)
-        _check(session.messages, f"{source}, message")
-        return session
-    if len(values) == 1 and is_object(body := values[0]) and "role" not in body and "messages" in body:
-        messages, system = body["messages"], body.get("system")
-        if not is_array(messages):
-            raise MessageError(f"{source}: 'messages' must be a list of messages, not {type(messages).__name__}")
-        values = [*([{"role": "system", "content": system}] if system else []), *messages]
-        unit, form = "message", "JSON object with 'messages'"
-    _check(values, f"{source}, {unit}", first=1 if unit == "line" else 0)
-    return Recording(values, form)
-
-
-def _values(content: bytes, source: str) -> tuple[list[Any], str]:
-    """Return the JSON values of a file, and the unit that each is: a ``line``, or a ``message`` of an array."""
-    stripped = content.removeprefix(b"\xef\xbb\xbf").rstrip()
-    if not stripped:
-        raise MessageError(f"{source}: is empty; {_EXPECTED}")
-    lines = stripped.split(b"\n")
-    if (len(lines) > 1 and lines[0].strip()[-1:] in (b"[", b"{", b",")) or not lines[0].strip():
-        values = [_parsed(stripped, source)]
-    else:
-        values = [_parsed(line, f"{source}, line {number}") for number, line in enumerate(lines, 1)]
-    if len(values) == 1 and is_array(values[0]):  # an array that is the file's only value
-        return list(values[0]), "message"
-    return values, "line"
-
-
-def _parsed(content: bytes, place: str) -> Any:
-    if not content.strip():
-        raise MessageError(f"{place}: is blank; each line holds one message")
-    try:
-        return parse(content)
-    except MessageError as error:
-        raise MessageError(f"{place}: {error.reason}; {_EXPECTED}") from error
-
-
-def _check(messages: Sequence[Any], place: str, *, first: int = 0) -> None:
-    """Check that each message can be read and written."""
-    if not messages:
-        raise MessageError(f"{place.rpartition(',')[0]}: holds no messages; {_EXPECTED}")
-    for number, message in enumerate(messages, first):
-        try:
-            detect(message).view(message)
-            spell(message)
-        except MessageError as error:
-            raise MessageError(f"{place} {number}: {error.reason}") from error

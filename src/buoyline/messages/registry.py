@@ -92,7 +92,7 @@ def read_result(tool_result: object) -> ToolResult:
             return found
     results = detect(tool_result).view(tool_result).results
     if len(results) != 1:
-        raise MessageError(f"no tool result alone: it holds {len(results)}; expected a tool message, or the block of one")
+        raise MessageError(f"no tool result alone: it holds {len(results)}; expected a tool message or a block")
     return results[0]
 
 
