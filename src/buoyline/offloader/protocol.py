@@ -71,7 +71,10 @@ class StoredPart:
 
 
 class StoredFile(NamedTuple):
-    """A file that a line of the log names, so that `verify` sees each changed byte; *name* is within the session."""
+    """A file that a line of the log names, so that `verify` sees each changed byte.
+
+    *name* is within the session; that of a payload begins with ``data/``, and needs no *crc*.
+    """
 
     name: str
     size_bytes: int
@@ -89,7 +92,7 @@ class StoredResult:
         lines: Lines of the view, or of the result if there is no view.
         parts: One for each block, in the tool's order; empty if the offloader does not list them.
         partial: Why the output is incomplete; empty for a whole result.
-        files: Its own file and that of its view, with their checksums.
+        files: Its own file, that of its view, and its payloads.
     """
 
     reference: str

@@ -7,6 +7,11 @@ from buoyline.store import layout
 from buoyline.store.disk import Disk
 
 
+def workspace_file() -> bytes:
+    """Return the content of ``workspace.json``."""
+    return f"{spell({'format': layout.FORMAT})}\n".encode()
+
+
 def ensure_workspace(disk: Disk, *, sync: bool = True) -> None:
     """Create the missing ones of the workspace's directory, its fixed parts and ``workspace.json``; durable on return.
 
@@ -19,8 +24,7 @@ def ensure_workspace(disk: Disk, *, sync: bool = True) -> None:
     """
     disk.make_directory("", sync=False)
     if disk.status(layout.WORKSPACE) is None:
-        content = f"{spell({'format': layout.FORMAT})}\n".encode()
-        disk.publish(layout.WORKSPACE, (content,), sync_directory=False)
+        disk.publish(layout.WORKSPACE, (workspace_file(),), sync_directory=False)
     check_workspace(disk)
     for name in (layout.SESSIONS, layout.DATA):
         disk.make_directory(name, sync=False)

@@ -142,6 +142,11 @@ def is_view_name(name: str) -> bool:
     return _RESULT.fullmatch(name) is not None and name.endswith(_VIEW)
 
 
+def is_stored_name(name: str) -> bool:
+    """Return whether *name* is that of a result, a view or offloaded arguments within its session."""
+    return name.startswith(("tool_result-", "tool_call-")) and name.endswith(".txt")
+
+
 def result_behind(view: str) -> str:
     """Return the name of the tool result of the view called *view*."""
     return f"{view.removesuffix(_VIEW)}.txt"

@@ -60,6 +60,12 @@ def facts_in(line: bytes) -> Facts | None:
     return found
 
 
+def value_in(line: bytes) -> dict[str, Any]:
+    """Return the value of a *line* that has facts."""
+    found: dict[str, Any] = json.loads(line[: line.rfind(_MARK)] + b"}")
+    return found
+
+
 @dataclass(frozen=True)
 class LogLine:
     """A whole line of a log."""
@@ -81,8 +87,7 @@ class LogLine:
     @cached_property
     def value(self) -> dict[str, Any]:
         """What was written."""
-        found: dict[str, Any] = json.loads(self.body + b"}")
-        return found
+        return value_in(self.raw)
 
 
 @dataclass(frozen=True)
@@ -246,6 +251,11 @@ class Log:
                     return
                 if line.number >= first:
                     yield line
+
+    def first_lines(self) -> Generator[LogLine]:
+        """Yield the whole lines without a look at the end: what is there, acknowledged or not."""
+        with self._disk.opened(self.name) as file:
+            yield from _whole_lines(file.read, 0, file.size)
 
     def damage(self) -> list[Damage]:
         """Return all bytes of the file that are not what was written; reads all of it."""

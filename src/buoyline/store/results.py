@@ -183,6 +183,8 @@ class Results:
         if view is not None:
             files.append(view.file(layout.view_name(name)))
             shown = self._shown(f"{self._directory}/{layout.view_name(name)}")
+        # The name of a payload is its checksum.
+        files += [StoredFile(part.path, part.size_bytes, "") for part in parts if part.path]
         lines = measure.lines if view is None else view.lines
         return StoredResult(path, name, shown, lines, parts, partial, tuple(files))
 

@@ -5,12 +5,13 @@ aside; then it is one write and one sync. So nothing unsynced ever lies below a 
 docs/format.md, "Writing".
 """
 
+import contextlib
 import errno
 import json
 import os
 import secrets
 import zlib
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, chain
 from typing import Any, NoReturn
@@ -160,6 +161,14 @@ class Session:
             )
             for line in self._messages.lines()
         ]
+
+    def lines(self) -> Iterator[LogLine]:
+        """Yield the lines of ``context.jsonl`` as they were written, damaged ones left out."""
+        return self._messages.lines()
+
+    def records(self) -> Iterator[LogLine]:
+        """Yield the records of ``state.jsonl``, damaged ones left out."""
+        return self._records.lines()
 
     def summaries(self) -> list[dict[str, Any]]:
         """Return the summaries in order, each with its number as ``n``; damaged ones are left out."""
@@ -464,3 +473,12 @@ def _runs(numbers: Iterable[int]) -> list[Range]:
         else:
             runs.append((number, number + 1))
     return runs
+
+
+def session_id_in(disk: Disk, directory: str) -> str:
+    """Return the id of the session in *directory*; empty if its first record is damaged or missing."""
+    with contextlib.suppress(StorageError):
+        first = next(Log(disk, f"{directory}/{layout.STATE}").first_lines(), None)
+        if first is not None and first.number == 0:
+            return str(first.value.get("id", ""))
+    return ""

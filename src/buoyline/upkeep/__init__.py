@@ -1,0 +1,1 @@
+"""Upkeep of a workspace: verify, repair and gc."""
