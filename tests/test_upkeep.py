@@ -226,7 +226,7 @@ def test_old_sessions_go_with_their_payloads_and_nothing_else(tmp_path: Path) ->
     aged(disk.root, 40)
     write_session(disk, "fresh")
     for session_id in ("shared", "new"):
-        Session(disk, session_id).note_result({"key": "k2"})
+        Session(disk, session_id).note_result({"key": "k2", "files": []})
     before = {path.name for path in (disk.root / "data").iterdir()}
     planned = collect(disk, older_than_s=30 * DAY_S)
     assert planned.sessions == [("old", "age")]
