@@ -1,0 +1,300 @@
+"""The managers of documents: OpenSearch's three, one that masks, and those that users register. They only decide."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from buoyline.compression.plan import legal_cuts
+from buoyline.errors import ConfigError
+from buoyline.messages import Message
+from buoyline.tokens import TextCounter
+from buoyline.tokens.messages import count_result
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A context as rules and managers see it.
+
+    Attributes:
+        views: The messages that are not archived, in order.
+        natives: The same as their framework has them.
+        tokens: Of the whole context: system prompt, tools, summary and messages.
+        size: Tokens of the window.
+    """
+
+    views: Sequence[Message]
+    natives: Sequence[Any]
+    tokens: int
+    size: int
+    counter: TextCounter
+
+    @property
+    def message_count(self) -> int:
+        """How many messages there are, without system messages and summaries."""
+        return sum(view.role != "system" for view in self.views)
+
+    @property
+    def cuts(self) -> list[int]:
+        """How many of the oldest messages may leave; cuts that keep all open calls come first."""
+        held, speaker = legal_cuts(self.views), self.newest_answer
+        others = (cut for cut in legal_cuts(self.views, hold_pending=False) if cut <= speaker)
+        return [*held, *(cut for cut in others if cut not in held)]
+
+    @property
+    def newest_answer(self) -> int:
+        """The position of the model's last message; 0 without one."""
+        return max((at for at, view in enumerate(self.views) if view.role == "assistant"), default=0)
+
+
+class Evict(NamedTuple):
+    """Archive the oldest messages; a line says where they are."""
+
+    cut: int
+
+
+class Summarize(NamedTuple):
+    """Archive the oldest messages, and summarize them by a model (empty: the window's own) with a prompt."""
+
+    cut: int
+    model: str
+    prompt: str
+
+
+class Replace(NamedTuple):
+    """Store a result of the message at *position* whole, and put a text by *write* in its place, of it and its path."""
+
+    position: int
+    number: int
+    write: Callable[[str, str], str]
+
+
+Action: TypeAlias = Evict | Summarize | Replace
+
+
+class Decision(NamedTuple):
+    """What a manager found, in words, and what is to be done; at most one action archives, and it is the only one."""
+
+    words: str
+    actions: Sequence[Action] = ()
+
+
+def _no_truth(value: Any) -> Any:
+    """Refuse true and false for a number: Python would take them for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("a number, not true or false")  # noqa: TRY004 - pydantic makes problems of a ValueError
+    return value
+
+
+# A text that spells a number is one, as OpenSearch accepts it.
+Count = Annotated[int, BeforeValidator(_no_truth), Field(ge=1)]
+CountOrNone = Annotated[int, BeforeValidator(_no_truth), Field(ge=0)]
+Share = Annotated[float, BeforeValidator(_no_truth), Field(gt=0, le=1, allow_inf_nan=False)]
+SummaryRatio = Annotated[float, BeforeValidator(_no_truth), Field(ge=0.1, le=0.8, allow_inf_nan=False)]
+
+
+class Manager(BaseModel):
+    """A manager is its settings, the ``config`` of its entry. It runs at its usual hook if no document names one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    type_name: ClassVar[str]
+    usual_hook: ClassVar[str] = "pre_llm"
+
+    def decide(self, context: Situation) -> Decision:
+        """Return what *context* needs."""
+        raise NotImplementedError
+
+    def in_words(self) -> str:
+        """Return what it does, in words that follow the hook's."""
+        raise NotImplementedError
+
+
+class SlidingWindow(Manager):
+    """Keeps the newest messages, and archives all before them.
+
+    System messages, pins and summaries are not counted and stay. A call and its result are kept or archived together,
+    so a few less than *max_messages* may be kept; more only if the newest group alone is larger.
+    """
+
+    type_name: ClassVar[str] = "SlidingWindowManager"
+
+    max_messages: Count = 20
+
+    def decide(self, context: Situation) -> Decision:
+        """Choose the first cut that keeps no more than *max_messages*."""
+        count, cuts = context.message_count, context.cuts
+        if count <= self.max_messages:
+            return Decision(f"{count:,} messages, not more than {self.max_messages:,}")
+        if not cuts:
+            return Decision("no message may leave: all belong to the newest ones")
+        kept = {cut: sum(view.role != "system" for view in context.views[cut:]) for cut in cuts}
+        cut = next((cut for cut in cuts if kept[cut] <= self.max_messages), max(cuts))
+        return Decision(f"{kept[cut]:,} of {count:,} messages stay", [Evict(cut)])
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        return f"keeps the {self.max_messages:,} most recent messages and sends the ones before them to the archive"
+
+
+class Summarization(Manager):
+    """Summarizes a share of the oldest messages, and preserves the newest.
+
+    Of n messages, n times *summary_ratio* are summarized, at least one, and never a preserved one. The cut moves on
+    until it parts no call from its result, and back if it would reach a preserved message.
+    """
+
+    type_name: ClassVar[str] = "SummarizationManager"
+
+    summary_ratio: SummaryRatio = 0.3
+    preserve_recent_messages: CountOrNone = 10
+    summarization_model_id: str | None = None
+    summarization_system_prompt: str | None = None
+
+    def decide(self, context: Situation) -> Decision:
+        """Choose the cut closest to the share of the messages."""
+        places = [at for at, view in enumerate(context.views) if view.role != "system"]
+        wanted = min(max(1, int(len(places) * self.summary_ratio)), len(places) - self.preserve_recent_messages)
+        if wanted <= 0:
+            return Decision(f"{len(places)} messages, of which {self.preserve_recent_messages} are preserved")
+        # Positions include system messages; the numbers of the document do not.
+        target = places[wanted - 1] + 1
+        preserved = places[len(places) - self.preserve_recent_messages :]
+        limit = preserved[0] if preserved else len(context.views)
+        cuts = sorted(cut for cut in context.cuts if cut <= limit)
+        if not cuts:
+            return Decision("no message may leave without parting a call from its result")
+        cut = next((cut for cut in cuts if cut >= target), cuts[-1])
+        action = Summarize(cut, self.summarization_model_id or "", self.summarization_system_prompt or "")
+        return Decision(f"{cut:,} of {len(context.views):,} messages are summarized", [action])
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        model = f" by {self.summarization_model_id}" if self.summarization_model_id else ""
+        return (
+            f"summarizes the oldest {self.summary_ratio:.0%} of the messages{model}, "
+            f"never one of the {self.preserve_recent_messages:,} newest"
+        )
+
+
+class OutputTruncation(Manager):
+    """Cuts each tool output to a number of characters, the notice included; the whole is in a file."""
+
+    type_name: ClassVar[str] = "ToolsOutputTruncateManager"
+    usual_hook: ClassVar[str] = "post_tool"
+
+    max_output_length: Count = 40_000
+
+    def decide(self, context: Situation) -> Decision:
+        """Choose the outputs that are longer."""
+        actions = [
+            Replace(position, number, self._cut)
+            for position, view in enumerate(context.views)
+            for number, result in enumerate(view.results)
+            if len(result.text) > self.max_output_length
+        ]
+        return Decision(f"{len(actions)} tool outputs exceed {self.max_output_length:,} characters", actions)
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        return f"cuts each tool output to {self.max_output_length:,} characters and keeps the whole in a file"
+
+    def _cut(self, text: str, path: str) -> str:
+        """Return the beginning of *text* and the longest notice that leaves half of the limit to it, if one does."""
+        most = self.max_output_length
+        long = f"\n[truncated: the whole output is in {path}]"
+        notices = (long, f"\n[truncated: {path.rpartition('/')[2]}]", "\n[truncated]", "…")
+        preferred = (*(one for one in notices if 2 * len(one) <= most), *notices)
+        notice = next(one for one in preferred if len(one) <= most)
+        return text[: most - len(notice)] + notice
+
+
+class Masking(Manager):
+    """Replaces each older tool result by a line that names its file.
+
+    The newest results are kept, and those since the model's last message; so are smaller ones than *min_tokens*, and
+    those of tools whose names match *keep_tools*.
+    """
+
+    type_name: ClassVar[str] = "ToolResultMaskManager"
+
+    keep_recent_results: CountOrNone = 5
+    min_tokens: Count = 200
+    keep_tools: tuple[str, ...] = ()
+
+    def decide(self, context: Situation) -> Decision:
+        """Choose the older results that are large enough."""
+        tools = {call.call_id: call.name for view in context.views for call in view.calls}
+        found = [(at, number, one) for at, view in enumerate(context.views) for number, one in enumerate(view.results)]
+        actions = list[Replace]()
+        for at, number, result in found[: max(len(found) - self.keep_recent_results, 0)]:
+            tool = result.name or tools.get(result.call_id, "")
+            is_kept = at >= context.newest_answer or any(fnmatchcase(tool, pattern) for pattern in self.keep_tools)
+            if not is_kept and count_result(result, context.counter) >= self.min_tokens:
+                actions.append(Replace(at, number, _mask_of(tool)))
+        return Decision(f"{len(actions)} of {len(found)} tool results are old and large enough", actions)
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        return (
+            f"leaves one line in place of each tool result of {self.min_tokens:,} tokens or more, "
+            f"except for the {self.keep_recent_results:,} newest"
+        )
+
+
+def _mask_of(tool: str) -> Callable[[str, str], str]:
+    what = f"Older result of {tool}" if tool else "Older tool result"
+    return lambda text, path: f"[{what} left out: {len(text):,} characters. It is in {path}]"
+
+
+class Reducer(Protocol):
+    """A manager of the user."""
+
+    def reduce(self, messages: list[Any]) -> bool:
+        """Remove the oldest messages from the list, and return whether any was removed. They are archived."""
+        ...
+
+
+class Custom(Manager):
+    """Runs a user's own manager, and archives what it removed from the beginning of the list.
+
+    System messages, pins, and one half of a call with its result stay anyway.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    factory: ClassVar[Callable[..., Reducer]]
+
+    def decide(self, context: Situation) -> Decision:
+        """Let it reduce a copy of the list."""
+        kept = [*context.natives]
+        answer: object = type(self).factory(**(self.model_extra or {})).reduce(kept)
+        if not isinstance(answer, bool):
+            raise ConfigError(self.type_name, f"reduce must answer True or False, not {type(answer).__name__}")
+        staying = set(map(id, kept))
+        wanted = next((at for at, one in enumerate(context.natives) if id(one) in staying), len(context.natives))
+        cut = max((cut for cut in context.cuts if cut <= wanted), default=0)
+        if not answer or not cut:
+            return Decision("it left the messages as they are")
+        return Decision(f"{cut:,} messages leave", [Evict(cut)])
+
+    def in_words(self) -> str:
+        """Return what it does."""
+        return f"runs {self.type_name}"
+
+
+MANAGERS: dict[str, type[Manager]] = {
+    one.type_name: one for one in (SlidingWindow, Summarization, OutputTruncation, Masking)
+}
+"""By the ``type`` of an entry; the first three are OpenSearch's."""
+
+
+def register_manager(name: str, factory: Callable[..., Reducer]) -> None:
+    """Let documents name a manager of your own, in this process.
+
+    *factory* is called with the other keys of the entry's ``config`` and returns an object with
+    ``reduce(messages) -> bool``.
+    """
+    MANAGERS[name] = type(name, (Custom,), {"type_name": name, "factory": staticmethod(factory)})

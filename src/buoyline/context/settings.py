@@ -1,0 +1,151 @@
+"""The settings of a window, checked before anything is done with them, and as JSON."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any, Final, Self, TypedDict
+
+from buoyline.compression import ContextConfig
+from buoyline.compression.config import config_of, require_size
+from buoyline.context.management import ContextManagement
+from buoyline.errors import ConfigError, NotFoundError
+from buoyline.messages.registry import dialect_named
+from buoyline.offloader import ToolRule
+from buoyline.tokens.models import context_size, max_output
+
+_USUAL_SIZE: Final = 128_000
+_OUTPUT_SHARE: Final = 0.1
+
+_HINTS: Final[Mapping[str, str]] = {
+    "max_tokens": "write size=… for the tokens of the window, or max_output_tokens=… for those of the answer",
+    "offloader": "the workspace is the first argument: ContextWindow.open(workspace, session_id)",
+    "prompt": "write system=…",
+}
+"""What people write first, and what they mean."""
+
+
+class WindowSettings(TypedDict, total=False):
+    """Arguments of `ContextWindow.open`; what is left out is as it was, or has its default.
+
+    Attributes:
+        size: Tokens of the window. Default: that of *model*, or 128,000.
+        model: Its name.
+        system: System prompt, sent beside the messages; only counted.
+        tools: Definitions of the tools; only counted.
+        config: Limits.
+        max_output_tokens: Kept free for the answer. Default: what *model* answers at most, up to a tenth of the window;
+            0 without a model.
+        dialect: Form of all messages, e.g. ``"anthropic"``. Default: detected for each.
+        management: A context-management document in place of the limits in *config*: a name, a file, JSON values, or a
+            `ContextManagement`.
+    """
+
+    size: int | None
+    model: str | None
+    system: Any
+    tools: Iterable[Any] | None
+    config: ContextConfig | None
+    max_output_tokens: int | None
+    dialect: str | None
+    management: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What another process needs to go on with a window; *reserved* tokens are kept free for the answer."""
+
+    size: int
+    reserved: int
+    config: ContextConfig
+    system: Any = ""
+    tools: tuple[Any, ...] = ()
+    dialect: str | None = None
+    management: ContextManagement | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as the log keeps them; rules keep their order, in which they are looked at."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        management = None if self.management is None else self.management.to_json()
+        return {**found, "tools": [*self.tools], "config": asdict(self.config), "management": management}
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self:
+        """Read settings from the log; keys of a newer version are ignored."""
+        config, found = _known(ContextConfig, kept["config"]), _known(cls, kept)
+        config["tool_rules"] = {tool: ToolRule(**_known(ToolRule, rule)) for tool, rule in config["tool_rules"].items()}
+        found |= {"config": ContextConfig(**config), "tools": tuple(kept["tools"])}
+        if kept.get("management") is not None:
+            found["management"] = ContextManagement.read(kept["management"])
+        return cls(**found)
+
+    @classmethod
+    def opened(cls, kept: Mapping[str, Any] | None, given: WindowSettings) -> Self:
+        """Return the settings that are given, else as they were *kept*, else the defaults.
+
+        Raises:
+            ConfigError: One of them cannot work.
+            NotFoundError: The model is not known, and no size was given.
+        """
+        size, model, config = given.get("size"), given.get("model"), given.get("config")
+        dialect, reserved = given.get("dialect"), given.get("max_output_tokens")
+        if dialect is not None:
+            dialect_named(dialect)
+        old = None if kept is None else cls.of(kept)
+        if old is not None:
+            config = config or old.config
+            if model is None:
+                size = old.size if size is None else size
+                reserved = min(old.reserved, int(config.largest_trigger_ratio * size)) if reserved is None else reserved
+        config = config_of(config)
+        if size is None:
+            size = _USUAL_SIZE if model is None else context_size(model)
+        reserved = _reserved(reserved, model, require_size(size), config.largest_trigger_ratio)
+        old = old or cls(size, reserved, config)
+        management = given.get("management") or old.management
+        new = replace(old, size=size, reserved=reserved, config=config, management=management)
+        return replace(new, dialect=dialect or old.dialect).beside(given.get("system"), given.get("tools"))
+
+    def beside(self, system: Any, tools: Iterable[Any] | None) -> Self:
+        """Return the settings with another system prompt or other tools; None: as before."""
+        if isinstance(tools, str | bytes | Mapping) or not (tools is None or hasattr(tools, "__iter__")):
+            raise ConfigError("tools", f"{type(tools).__name__} is no list of tool definitions; pass [tool, ...]")
+        system = self.system if system is None else system
+        return replace(self, system=system, tools=self.tools if tools is None else tuple(tools))
+
+
+def _known(kind: type[Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in kept.items() if name in names}
+
+
+def _reserved(max_output_tokens: int | None, model: str | None, size: int, trigger_ratio: float) -> int:
+    """Return how much of a window is kept free: most answers take far less than a model can give."""
+    trigger = trigger_ratio * size
+    if max_output_tokens is None:
+        try:
+            most = (max_output(model) if model is not None else None) or 0
+        except NotFoundError:  # if the size is given, the name may be unknown
+            most = 0
+        return min(most, int(_OUTPUT_SHARE * size), int(trigger / 2))
+    given: object = max_output_tokens
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < trigger:
+        limit = f"no whole number from 0 to below trigger_ratio x size ({int(trigger):,})"
+        raise ConfigError("max_output_tokens", f"{given!r} is {limit}")
+    return given
+
+
+def require_arguments(settings: Mapping[str, Any], summarizer: object) -> None:
+    """Refuse first tries with what to write.
+
+    Raises:
+        TypeError: One of *settings* has no such name.
+        ConfigError: *summarizer* is the name of a model.
+    """
+    known = WindowSettings.__annotations__
+    if unknown := next((name for name in settings if name not in known), None):
+        near = get_close_matches(unknown, known, n=1)
+        hint = _HINTS.get(unknown) or (f"did you mean {near[0]}=…?" if near else f"it takes {', '.join(known)}")
+        raise TypeError(f"ContextWindow.open got an unexpected argument {unknown!r}; {hint}")
+    if isinstance(summarizer, str):
+        hint = f"pass ModelSummarizer({summarizer!r}) of buoyline.compression, or an async function of a SummaryRequest"
+        raise ConfigError("summarizer", f"{summarizer!r} is the name of a model; {hint}")
