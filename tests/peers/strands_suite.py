@@ -13,12 +13,14 @@ import importlib
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from strands.hooks import HookRegistry
 
 from buoyline.integrations import strands as ours
-from buoyline.integrations.strands import conversation, lookups, results
+from buoyline.integrations.strands import lookups, results
+from buoyline.integrations.strands import managers as manager_module
 from buoyline.integrations.strands import plugin as offloader_plugin
 from buoyline.window import offloading
 
@@ -83,8 +85,17 @@ def managers() -> list[str]:
     def invoke(self: HookRegistry, event: Any) -> Any:
         return asyncio.run(self.invoke_callbacks_async(event))
 
-    conversation.session_of = lambda *_: "strands"  # type: ignore[attr-defined]
-    conversation._tools_of = lambda agent: []  # noqa: ARG005 - called by its name
+    manager_module.session_of = lambda *_: "strands"  # type: ignore[attr-defined]
+    manager_module.workspace_of = lambda *_: None  # type: ignore[attr-defined]
+    follow = ours.Archiving._follow
+
+    async def followed(self: Any, agent: Any) -> None:
+        agent.system_prompt, agent.tool_registry = "", Mock(get_all_tool_specs=list)
+        if isinstance(agent.model, Mock) and not isinstance(agent.model.context_window_limit, int):
+            agent.model.context_window_limit = 200_000
+        await follow(self, agent)
+
+    ours.Archiving._follow = followed  # type: ignore[method-assign]
     HookRegistry.invoke_callbacks = invoke  # type: ignore[method-assign]
     names = ("test_conversation_manager", "test_summarizing_conversation_manager", "test_pin_message")
     return [f"{AGENT}/{name}.py" for name in names]

@@ -16,23 +16,23 @@ except ModuleNotFoundError as error:
 from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
 from strands.vended_plugins.context_offloader import S3Storage, Storage
 
-from buoyline.integrations.strands.conversation import WorkspaceConversationManager
-from buoyline.integrations.strands.documents import DocumentConversationManager
 from buoyline.integrations.strands.managers import (
+    Archiving,
     NullConversationManager,
     SlidingWindowConversationManager,
     SummarizingConversationManager,
+    WorkspaceConversationManager,
 )
 from buoyline.integrations.strands.plugin import ContextOffloader, ShouldOffload, WorkspaceOffloader
 from buoyline.integrations.strands.storage import FileStorage, InMemoryStorage, WorkspaceStorage
-from buoyline.integrations.strands.summarizers import StrandsModelSummarizer
+from buoyline.integrations.strands.summarizer import StrandsModelSummarizer
 
 # Strands' own ConversationManager, ProactiveCompressionConfig, S3Storage and Storage can be imported from here, so that
 # code that follows its pages changes an import alone.
 __all__ = [
+    "Archiving",
     "ContextOffloader",
     "ConversationManager",
-    "DocumentConversationManager",
     "FileStorage",
     "InMemoryStorage",
     "NullConversationManager",
