@@ -112,7 +112,7 @@ class Archiving(ConversationManager):
         self._workspace, self._session_id = workspace, session_id
         self._forgets = False
         self._head: list[Message] = []  # of the history: what is in no session of Strands', or elsewhere there
-        self._reduced_at = ""  # the last message when the history became smaller
+        self._reduced_at: Any = None  # content of the last message when the history became smaller
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
         """Follow the history before the manager acts, and after each message."""
@@ -181,7 +181,7 @@ class Archiving(ConversationManager):
         kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         self.removed_message_count = count + len(known) - kept
         self._head = [*after[: len(after) - kept]]
-        self._reduced_at = _key_of(after[-1]) if after else ""
+        self._reduced_at = after[-1]["content"] if after else None
 
     async def _before_model_call(self, event: BeforeModelCallEvent) -> None:
         await self._or_warn(self._follow(event.agent))
@@ -227,8 +227,8 @@ class Archiving(ConversationManager):
     # Proactive compression, off the event loop.
 
     async def _on_before_model_call_threshold(self, event: BeforeModelCallEvent) -> None:  # type: ignore[override]
-        newest = _key_of(event.agent.messages[-1]) if event.agent.messages else ""
-        if self._compression_threshold is None or (newest and newest == self._reduced_at):
+        messages = event.agent.messages
+        if self._compression_threshold is None or (messages and messages[-1]["content"] is self._reduced_at):
             return  # the second is a retry: all that could be removed was
         projected = replace(event, projected_input_tokens=self._projected(event))
         await asyncio.to_thread(super()._on_before_model_call_threshold, projected)
@@ -239,7 +239,7 @@ class Archiving(ConversationManager):
         if projected is None or ours is None:
             return projected or ours
         for message in reversed(event.agent.messages):
-            if self._reduced_at and _key_of(message) == self._reduced_at:
+            if message["content"] is self._reduced_at:
                 return ours
             if usage := _usage_of(message):
                 names = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
