@@ -33,7 +33,6 @@ from buoyline.integrations.strands import (
     SlidingWindowConversationManager,
     SummarizingConversationManager,
     WorkspaceOffloader,
-    WorkspaceStorage,
 )
 
 Message = dict[str, Any]
@@ -190,15 +189,14 @@ def test_what_strands_page_shows_works_with_the_import_changed(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("has", ["plugin", "storage", "nothing"])
+@pytest.mark.parametrize("has", ["plugin", "nothing"])
 def test_a_manager_without_a_workspace_takes_the_agents_else_memory_with_a_warning(
     has: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
     plugins: list[Any] = [WorkspaceOffloader("w")] if has == "plugin" else []
-    storage = WorkspaceStorage("w") if has == "storage" else None
     manager = SlidingWindowConversationManager(2)
-    agent = agent_with(manager, plugins=plugins, storage=storage)
+    agent = agent_with(manager, plugins=plugins)
     for number in range(3):
         agent(f"question {number}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ([] if has == "nothing" else ["w"])

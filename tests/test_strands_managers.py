@@ -277,12 +277,12 @@ async def test_a_summary_cites_the_files_of_results_that_the_plugin_has_offloade
     manager = SummarizingConversationManager(0.6, 2, workspace=workspace, session_id=SESSION)
     answers = [[call("check", {"n": n}, f"call_{n}")] for n in range(8)]
     plugin = WorkspaceOffloader(workspace, session_id=SESSION)
-    found = "The linker failed in target-0 with exit code 77 [tool_result-call_0.txt:232]."
+    found = "The linker failed in target-0 with exit code 77 [tool_result-call_0_0.txt:232]."
     agent = agent_with(manager, *answers, "done", found, tools=[check], plugins=[plugin])
     await agent.invoke_async("Check all eight modules.")
     manager.reduce_context(agent)
     assert found in texts(history(agent))[0]
-    assert "tool_result-call_0.txt" in [pointer["path"] for pointer in summaries(tmp_path)[0]["pointers"]]
+    assert "tool_result-call_0_0.txt" in [pointer["path"] for pointer in summaries(tmp_path)[0]["pointers"]]
 
 
 async def test_eighty_calls_of_the_example_write_five_summaries_at_most(tmp_path: Path) -> None:

@@ -26,8 +26,7 @@ from strands.types.exceptions import ContextWindowOverflowException
 
 from buoyline.compression import CallableSummarizer, ContextConfig, SummaryRequest
 from buoyline.errors import BuoylineError, ConfigError, NotFoundError
-from buoyline.integrations.strands.history import session_of
-from buoyline.integrations.strands.plugin import workspace_of
+from buoyline.integrations.strands.offloader import session_of, workspace_of
 from buoyline.integrations.strands.summarizer import StrandsModelSummarizer, text_of
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader import stub_for
