@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from buoyline.compression import ContextConfig
@@ -130,15 +130,15 @@ class Budget:
             has_answer_room=bool(self.reserved),
         )
 
-    def check(self, staying: int, pins: Sequence[Entry]) -> None:
-        """Raise `ContextOverflowError` if what always stays leaves no room; it names the largest pins."""
+    def check(self, staying: int, entries: Iterable[Entry]) -> None:
+        """Raise `ContextOverflowError` if what always stays leaves no room; it names the largest pins of *entries*."""
         if self.fixed + staying <= self.limit:
             return
         beside = f" beside an answer of {self.reserved:,} tokens" if self.reserved else ""
         reason = f"system prompt, tools and pinned messages leave no room{beside}; use a larger window or pin less"
+        pins = sorted((entry for entry in entries if entry.pinned), key=lambda entry: -entry.tokens)[:_NAMED_PINS]
         if pins:
-            largest = sorted(pins, key=lambda entry: -entry.tokens)[:_NAMED_PINS]
-            named = ", ".join(f"message {entry.number} ({entry.tokens:,} tokens)" for entry in largest)
+            named = ", ".join(f"message {entry.number} ({entry.tokens:,} tokens)" for entry in pins)
             reason += f", or unpin messages by index with ContextWindow.unpin, the largest being {named}"
         raise ContextOverflowError(self.fixed + staying, self.limit, reason)
 

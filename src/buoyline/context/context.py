@@ -27,6 +27,8 @@ class Context:
         order: The same as they are handed out.
         shown: Their native messages behind those of the head, in one list.
         tokens: Of head and messages.
+        staying_tokens: Of what no compaction takes out of sight.
+        images: How many there are.
     """
 
     def __init__(self, head: Head, entries: Sequence[Entry], counter: TextCounter) -> None:
@@ -78,16 +80,6 @@ class Context:
             return given, given
         return [*dialect_named(self.dialect).in_turns(given)], given
 
-    @property
-    def images(self) -> int:
-        """How many images there are."""
-        return sum(entry.images for entry in self.entries)
-
-    @property
-    def staying_tokens(self) -> int:
-        """Tokens of what no compaction takes out of sight."""
-        return self.head.pin_tokens + sum(entry.tokens for entry in self.entries if entry.stays)
-
     def _arrange(self) -> None:
         pairing, late, behind = Pairing(), dict[int, set[int]](), dict[int, list[int]]()
         roots = list[int]()
@@ -97,7 +89,7 @@ class Context:
         self._pairing = pairing
         self.order: list[Entry] = []
         self.shown = self.head.natives
-        self.tokens = self.head.tokens
+        self.tokens, self.staying_tokens, self.images = self.head.tokens, self.head.pin_tokens, 0
         for root in roots:
             waiting = [root]
             while waiting:
@@ -109,6 +101,8 @@ class Context:
     def _show(self, entry: Entry) -> None:
         self.order.append(entry)
         self.tokens += entry.tokens
+        self.staying_tokens += entry.tokens if entry.stays else 0
+        self.images += entry.images
         if len(self.order) == 1:
             self.shown = self.beginning[0]
         else:
@@ -167,5 +161,5 @@ def in_words(entry: Entry, late: Collection[int], counter: TextCounter) -> Entry
         native = dialect.user_message("\n\n".join(texts))
     else:
         native = dialect.with_content(entry.native, blocks)
-    shown = entry.with_native(native, counter)
+    shown = entry.with_native(native, dialect.view(native), counter)
     return replace(shown, keys=(*entry.keys, content_key(shown.message)))

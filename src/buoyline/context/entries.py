@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, Final
@@ -20,7 +19,8 @@ OWN: Final = -1
 """In place of a result's number: the message's own content."""
 
 _KEY_RULE: Final = "1"
-_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+SURROGATES: Final = re.compile("[\ud800-\udfff]")
+"""They have no UTF-8; the log has U+FFFD in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class Entry:
         ours: The window wrote it.
         stored: The files of its offloaded results, by their numbers, and of its own content and arguments (`OWN`).
         images: How many images are in the message and in its results.
+        stays: A compaction keeps it in sight: natively, or as a quotation.
     """
 
     number: int
@@ -49,16 +50,16 @@ class Entry:
     ours: bool = False
     stored: Stored = field(default_factory=dict[int, tuple[StoredFile, ...]])
     images: int = field(init=False)
+    stays: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the images."""
-        images = sum(isinstance(part, Media) and part.kind == "image" for part in leaves(self.message))
+        images = 0
+        for part in self.message.parts:
+            for inner in part.parts if isinstance(part, ToolResult) else (part,):
+                images += isinstance(inner, Media) and inner.kind == "image"
         object.__setattr__(self, "images", images)
-
-    @property
-    def stays(self) -> bool:
-        """Whether a compaction keeps it in sight: natively, or as a quotation."""
-        return self.pinned or self.message.role == "system"
+        object.__setattr__(self, "stays", self.pinned or self.message.role == "system")
 
     @property
     def is_spoken(self) -> bool:
@@ -66,17 +67,22 @@ class Entry:
         speaks = any(not isinstance(part, (ToolResult, Note)) for part in self.message.parts)
         return self.message.role == "user" and speaks
 
-    def with_native(self, native: Any, counter: TextCounter) -> "Entry":
-        """Return the entry in another form."""
-        message = dialect_named(self.dialect).view(native)
+    def with_native(self, native: Any, message: Message, counter: TextCounter) -> "Entry":
+        """Return the entry in another form, whose view is *message*."""
         return replace(self, native=native, message=message, tokens=count_message(message, counter))
 
     def with_blocks(self, number: int, blocks: Blocks, files: tuple[StoredFile, ...], counter: TextCounter) -> "Entry":
         """Return the entry with other blocks in a result, or in its own content; *files* have the whole."""
-        dialect, results = dialect_named(self.dialect), {number: blocks}
-        native = self.native
-        native = dialect.with_content(native, blocks) if number == OWN else dialect.with_results(native, results)
-        return replace(self.with_native(native, counter), stored={**self.stored, number: files})
+        dialect, view = dialect_named(self.dialect), self.message
+        if number == OWN:
+            native = dialect.with_content(self.native, blocks)
+            view = dialect.view(native)
+        else:
+            native, whole = dialect.with_results(self.native, {number: blocks}), view.results[number]
+            shown = tuple([Text(one) if isinstance(one, str) else whole.parts[one] for one in blocks])
+            parts = tuple([replace(part, parts=shown) if part is whole else part for part in view.parts])
+            view = replace(view, parts=parts)
+        return replace(self.with_native(native, view, counter), stored={**self.stored, number: files})
 
     def value(self) -> dict[str, Any]:
         """Return the JSON value of the native message."""
@@ -103,12 +109,6 @@ def entry_of(
     return Entry(number, native, found.name, message, count_message(message, counter), id, (), pinned, ours)
 
 
-def leaves(message: Message) -> Iterator[Part | ResultPart]:
-    """Yield the parts of a message, and those of its results in place of these."""
-    for part in message.parts:
-        yield from part.parts if isinstance(part, ToolResult) else (part,)
-
-
 # What makes two messages the same: all that a model reads, spelled by a rule that outlasts versions of this package,
 # and databases that order keys anew.
 
@@ -118,7 +118,7 @@ def content_key(message: Message) -> str:
     parts = [_canonical(part) for part in message.parts if not isinstance(part, CachePoint)]
     spelled = json.dumps([message.role, message.name, parts], ensure_ascii=False, sort_keys=True)
     # As the log spells them.
-    content = spelled if spelled.isascii() else _SURROGATES.sub("\ufffd", spelled)
+    content = spelled if spelled.isascii() else SURROGATES.sub("\ufffd", spelled)
     return f"{_KEY_RULE}:{blake2b(content.encode(), digest_size=8).hexdigest()}"
 
 

@@ -93,11 +93,11 @@ def reporting(session_id: str, on_event: OnEvent | None) -> OnEvent:
         raise ConfigError("on_event", "is called without await; pass a plain function, which may start a task")
 
     def report(event: Event) -> None:
-        # Numbers and places, never the text of a message.
-        facts = ((field.name, getattr(event, field.name)) for field in fields(event))
-        numbers = ", ".join(f"{name}={value}" for name, value in facts if isinstance(value, int | float | tuple))
         level = {ResultOffloaded: logging.DEBUG, HistoryForked: logging.WARNING}.get(type(event), logging.INFO)
-        logger.log(level, "session %s: %s %s", session_id, type(event).__name__, numbers)
+        if logger.isEnabledFor(level):  # numbers and places, never the text of a message
+            facts = {field.name: getattr(event, field.name) for field in fields(event)}
+            numbers = {name: value for name, value in facts.items() if isinstance(value, int | float | tuple)}
+            logger.log(level, "session %s: %s %s", session_id, type(event).__name__, numbers)
         try:
             if on_event is not None:
                 on_event(event)

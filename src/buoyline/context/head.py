@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from buoyline.compression import Summary
-from buoyline.context.entries import Entry, leaves
-from buoyline.messages import Media
+from buoyline.context.entries import Entry
+from buoyline.messages import Media, ToolResult
 from buoyline.messages.registry import dialect_named
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
@@ -68,7 +68,8 @@ class Head:
 
 
 def _quoted(entry: Entry) -> str:
-    kinds = [f"[{part.kind}]" for part in leaves(entry.message) if isinstance(part, Media)]
+    results = (part.parts if isinstance(part, ToolResult) else (part,) for part in entry.message.parts)
+    kinds = [f"[{part.kind}]" for parts in results for part in parts if isinstance(part, Media)]
     text = "\n".join([entry.message.spoken.strip(), *kinds]).strip()
     how = "Pinned message" if entry.pinned else "Message"
     return f"[{how} {entry.number} of the {entry.message.role}:]\n{text}"

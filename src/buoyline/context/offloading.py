@@ -1,13 +1,14 @@
 """Which content of a message goes to a file, and what stands for it. Each result is decided once, when it is added."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final
 
 from buoyline.compression import ContextConfig
-from buoyline.context.entries import OWN, Entry
+from buoyline.context.entries import OWN, SURROGATES, Entry
 from buoyline.context.events import Event, ResultOffloaded
 from buoyline.messages import Json, Media, Opaque, Text, ToolCall, ToolResult
 from buoyline.messages.jsonl import is_array, is_object
@@ -23,7 +24,7 @@ from buoyline.store.session import Session
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
 
-_OUR_FILES: Final = ("tool_result-", "tool_call-", layout.TRANSCRIPT)
+_OUR_FILES: Final = re.compile(rf"tool_result-|tool_call-|{re.escape(layout.TRANSCRIPT)}")
 _LONG_ARGUMENT_CHARS: Final = 400
 """A shorter argument is no longer than the line that would name its file."""
 
@@ -54,7 +55,7 @@ class Offloading:
         for number, result in enumerate(entry.message.results):
             call, rule, is_kept = self._rule(result, call_of)
             most, room, is_always = rule.limit or self.config.tool_result_limit, left, rule.offload == "always"
-            if call is not None and any(name in call.arguments for name in _OUR_FILES):
+            if call is not None and _OUR_FILES.search(call.arguments):
                 # The agent asked for what is stored already: another stub would lead it in circles.
                 most = room = reread_limit(self.size, self.config.tool_result_limit)
                 is_always = False
@@ -62,7 +63,7 @@ class Offloading:
             tokens = most + 1 if is_large else count_result(result, self.counter)
             is_due = is_large or is_always or (tokens > room and tokens > 2 * LEAST_STUB_TOKENS)
             if is_due and not is_kept and tokens > WORTH_OFFLOADING_TOKENS:
-                wanted = rule.preview_tokens or self.config.preview_tokens
+                wanted = min(rule.preview_tokens or self.config.preview_tokens, most if is_large else tokens // 2)
                 stub_tokens = min(wanted, room) if room >= min(wanted, LEAST_STUB_TOKENS) else 1
                 limit = max(most if is_large else min(most, tokens // 2), stub_tokens)
                 entry = self.offloaded(entry, number, stub_tokens, limit, result.name or (call.name if call else ""))
@@ -93,7 +94,8 @@ class Offloading:
         chosen = blocks_to_offload(blocks, limit, stub_tokens)
         found = {at: lines[at] or "" for at in chosen if not blocks[at].is_text}
         if texts := sorted(at for at in chosen if blocks[at].is_text):
-            written = stub_of(self.session.results.source(stored), stored, stub_tokens, self.counter)
+            shown = stub_of(self.session.results.source(stored), stored, stub_tokens, self.counter)
+            written = SURROGATES.sub("\ufffd", shown)
             if is_smaller(written, join_texts([text_in(whole.parts[at]) or "" for at in texts]), self.counter):
                 found |= {**dict.fromkeys(texts, ""), texts[0]: written}
         return self._replaced(entry, number, found, stored.files, tool) if found else entry
@@ -151,7 +153,7 @@ class Offloading:
             dialect, shown = dialect_named(entry.dialect), _shortened(text, self.session.path_of(name))
             native = dialect.from_json(_with_arguments(dialect.to_json(entry.native), call, shown))
             stored = {**entry.stored, OWN: (*entry.stored.get(OWN, ()), file)}
-            entry = replace(entry.with_native(native, self.counter), stored=stored)
+            entry = replace(entry.with_native(native, dialect.view(native), self.counter), stored=stored)
         return entry
 
     def _rule(self, result: ToolResult, call_of: CallOf) -> tuple[ToolCall | None, ToolRule, bool]:

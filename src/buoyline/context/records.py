@@ -41,9 +41,8 @@ class Records:
     def line(self, entry: Entry, time: str, usage: Mapping[str, Any] | None) -> NewLine:
         """Return the line of a new message."""
         form = self.form(entry)
-        dialect = "" if detect(form.value).name == entry.dialect else entry.dialect
         facts = form.keys, entry.pinned, form.refs, form.stored, usage, entry.ours
-        return NewLine(form.value, time, dialect, entry.id, *facts)
+        return NewLine(form.value, time, self._dialect or "", entry.id, *facts)
 
     def form(self, entry: Entry) -> NewForm:
         """Return the record of a message that has another form from now on."""

@@ -1,13 +1,20 @@
 """The turns of a window: blocking work in a worker thread, one piece after another in the order of its calls."""
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+@cache
+def _pool_of(pid: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(thread_name_prefix=f"buoyline-{pid}")
 
 
 class Turns:
@@ -17,16 +24,18 @@ class Turns:
         """Begin idle."""
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
-        self._is_running = False
+        self._is_running, self._pid = False, os.getpid()
 
     def take(self, work: Callable[[], T]) -> Future[T]:
-        """Take the next turn for *work*, and return its outcome to come. Call it within an event loop."""
+        """Take the next turn for *work*, and return its outcome to come."""
+        if self._pid != os.getpid():
+            Turns.__init__(self)  # the threads of a parent do not run in its child
         outcome: Future[T] = Future()
         with self._lock:
             self._waiting.append((outcome, work))
             is_first, self._is_running = not self._is_running, True
         if is_first:
-            asyncio.get_running_loop().run_in_executor(None, self._run)
+            _pool_of(self._pid).submit(self._run)
         return outcome
 
     def _run(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Final, Self, TypeVar, Unpack
 
 from buoyline.compression import ContextConfig, Summarizer, Summary
@@ -260,7 +261,7 @@ class ContextWindow:
             ContextOverflowError: The messages that must stay are too large.
         """
         with self._busy("recover_from_overflow"):
-            await self._emitted(self._answer_open_calls)
+            await self._emitted(self._begin)
             self._budget.forget()
             target = int(self.tokens * (1 - _LEAST_PROGRESS))
             for config in (self._settings.config, replace(self._settings.config, reserve_ratio=0.0)):
@@ -518,16 +519,16 @@ class ContextWindow:
     # Preparing.
 
     async def _prepared(self, management: Management | None, system: Any, tools: Iterable[Any] | None) -> list[Any]:
-        settings = self._settings.beside(system, tools)
-        if settings != self._settings:
-            self._settings, self._session.settings = settings, settings.to_json()
+        settings = self._settings
+        if system is not None or tools is not None:
+            settings = self._settings = settings.beside(system, tools)
+            self._session.settings = settings.to_json()
             self._budget.send_beside(settings.system, settings.tools)
         if management is not None:
             self._document = await asyncio.to_thread(document_of, management, self.workspace)
         else:
             self._document = settings.management
-        await self._emitted(self._answer_open_calls)
-        await self._emitted(self._limit_images)
+        await self._emitted(self._begin)
         if self._document is not None:
             await self._managed(self._document)
         is_full = self.tokens > self._budget.limit if self._document is not None else self._exceeds(settings.config)
@@ -541,19 +542,17 @@ class ContextWindow:
         self._budget.hand_out(self._own_tokens)
         return [*self._context.shown]
 
-    def _answer_open_calls(self) -> None:
+    def _begin(self) -> None:
         """Answer the calls that are open when the list is handed out; a result that still comes is the user's words."""
-        pins = [entry for entry in (*self._context.head.quotes, *self._context.entries) if entry.pinned]
-        self._budget.check(self._context.staying_tokens, pins)
+        context = self._context
+        self._budget.check(context.staying_tokens, chain(context.head.quotes, context.entries))
         answers = [
             dialect_named(entry.dialect).tool_result_message(call.call_id, _INTERRUPTED, call.name)
             for entry, call in self._context.unanswered
         ]
         if answers:
             self._append(answers, ours=True)
-
-    def _limit_images(self) -> None:
-        """Offload the oldest images if there are too many, a quarter of the limit at once: it costs the cache."""
+        # The oldest of too many images are offloaded, a quarter of the limit at once: it costs the provider's cache.
         limit, count = self._settings.config.max_images, self._context.images
         wanted = 0 if limit is None or count <= limit else max(count - limit, limit // 4)
         changed = dict[int, Entry]()
