@@ -1,6 +1,5 @@
 """An agent of AgentScope's with our middleware and a scripted model, and how to look at what it leaves on disk."""
 
-import base64
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
@@ -8,13 +7,10 @@ from typing import Any
 from agentscope.agent import Agent, ContextConfig
 from agentscope.message import (
     AssistantMsg,
-    Base64Source,
-    DataBlock,
     Msg,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
-    ToolResultState,
     UserMsg,
 )
 from agentscope.middleware import MiddlewareBase
@@ -24,8 +20,6 @@ from agentscope_model import Answer, ScriptedModel, call, state, toolkit
 
 from buoyline import LocalWorkspace
 from buoyline.maintenance.verify import verify
-
-PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8).decode()
 
 
 def log(n: int = 0, lines: int = 200) -> str:
@@ -50,12 +44,6 @@ async def stream(n: int = 0) -> AsyncGenerator[ToolChunk, None]:
         yield ToolChunk(content=[TextBlock(id=block_id, text=line)], is_last=False)
 
 
-def photo() -> ToolChunk:
-    """Give a note and a picture."""
-    picture = DataBlock(source=Base64Source(data=PIXEL, media_type="image/png"), name="chart.png")
-    return ToolChunk(content=[TextBlock(text="one photo"), picture], state=ToolResultState.SUCCESS)
-
-
 def pilot(
     model: ScriptedModel,
     middleware: MiddlewareBase,
@@ -67,7 +55,7 @@ def pilot(
 ) -> Agent:
     """Return an agent of the session ``s1`` with a limit of 1,000 tokens a result."""
     config = ContextConfig(**{"tool_result_limit": 1_000, **settings})
-    kit = tools or toolkit(log, stream, photo)
+    kit = tools or toolkit(log, stream)
     return Agent("pilot", "You are a pilot.", model, kit, [middleware, *beside], of or state(), context_config=config)
 
 

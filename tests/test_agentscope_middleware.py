@@ -1,7 +1,5 @@
 """An agent of AgentScope's with our middleware: whole results, checked summaries, and nothing lost."""
 
-import asyncio
-import base64
 import json
 import subprocess
 import sys
@@ -17,8 +15,6 @@ from agentscope.agent import ContextConfig
 from agentscope.event import ToolResultTextDeltaEvent
 from agentscope.message import (
     AssistantMsg,
-    Base64Source,
-    DataBlock,
     HintBlock,
     Msg,
     TextBlock,
@@ -32,7 +28,6 @@ from agentscope.state import AgentState
 from agentscope.tool import ToolChunk
 from agentscope_model import FIVE_FIELDS, Request, ScriptedModel, Summary, call, state, toolkit
 from agentscope_pilot import (
-    PIXEL,
     archived,
     assert_paired,
     assert_sound,
@@ -51,13 +46,12 @@ from hypothesis import strategies as st
 
 from buoyline import ContextConfig as OurConfig
 from buoyline import ContextWindow, LocalWorkspace
-from buoyline.compression.extractive.summarizer import Extractive
-from buoyline.errors import ConfigError, ContextOverflowError, NotFoundError, StaleWindowError, WorkspaceFull
+from buoyline.errors import ConfigError, NotFoundError, StaleWindowError, WorkspaceFull
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware
 from buoyline.integrations.agentscope.middleware import is_overflow
 from buoyline.integrations.agentscope.state import joined, pieces
 from buoyline.messages import convert
-from buoyline.window import ContextCompressed, Event, ResultOffloaded
+from buoyline.window import ContextCompressed, Event
 from buoyline.window.events import ContextManaged
 
 
@@ -87,29 +81,6 @@ class TestResults:
         assert "".join(said) == log(4)
         assert (tmp_path / "sessions" / "s1" / "tool_result-call_1.txt").read_text("utf-8") == log(4)
 
-    async def test_of_a_note_and_a_picture_over_the_limit_the_picture_leaves(self, tmp_path: Path) -> None:
-        agent = pilot(ScriptedModel([[call("photo")], "Seen."]), WorkspaceMiddleware(LocalWorkspace(tmp_path)))
-        await agent.reply(UserMsg("user", "Look."))
-        output = results_in(agent.state.context)[0].output
-        assert isinstance(output, list)
-        texts = [block.text for block in output if isinstance(block, TextBlock)]
-        assert len(texts) == len(output) == 2
-        assert texts[0] == "one photo"
-        assert "chart.png" in texts[1]
-        (stored,) = (tmp_path / "data").glob("*.png")
-        assert base64.b64encode(stored.read_bytes()).decode() == PIXEL
-
-    async def test_results_of_one_turn_share_a_budget_and_the_largest_leaves(self, tmp_path: Path) -> None:
-        sizes = [10, 40, 10, 10]
-        calls = [call("log", f"c{number}", n=number, lines=lines) for number, lines in enumerate(sizes)]
-        middleware = WorkspaceMiddleware(
-            LocalWorkspace(tmp_path), config=OurConfig(tool_result_limit=1_000, turn_results_limit=1_200)
-        )
-        agent = pilot(ScriptedModel([calls, "Seen."]), middleware)
-        await agent.reply(UserMsg("user", "Look at all."))
-        stubs = [text_of(result).startswith("[Tool result offloaded") for result in results_in(agent.state.context)]
-        assert stubs == [False, True, False, False]
-
     async def test_a_result_that_came_from_outside_is_offloaded_before_the_model_sees_it(self, tmp_path: Path) -> None:
         asked = ToolCallBlock(id="out_1", name="elsewhere", input="{}")
         given = ToolResultBlock(id="out_1", name="elsewhere", output=log(5), state=ToolResultState.SUCCESS)
@@ -121,30 +92,6 @@ class TestResults:
         await agent.reply(UserMsg("user", "Look."))
         assert text_of(results_in(agent.state.context)[0]).startswith("[Tool result offloaded")
         assert (tmp_path / "sessions" / "s1" / "tool_result-out_1.txt").read_text("utf-8") == log(5)
-
-    @pytest.mark.parametrize("lines", [400, 1_600])
-    async def test_under_agentscopes_own_limit_no_result_fills_a_window_that_is_smaller(
-        self, tmp_path: Path, lines: int
-    ) -> None:
-        """Its default lets one result take 50,000 tokens."""
-        turns = [[call("log", f"c{number}", n=number, lines=lines)] for number in range(5)]
-        model = ScriptedModel([*turns, "Seen."], context_size=16_000)
-        default = ContextConfig().tool_result_limit
-        agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path)), tool_result_limit=default)
-        await agent.reply(UserMsg("user", "Find the berth that is closed."))
-        sizes = [await model.count_tokens(request.messages, request.tools) for request in model.requests]
-        assert max(sizes) <= 16_000
-        assert "Find the berth that is closed." in model.turns[-1].text
-
-    async def test_a_hook_that_raises_loses_no_result(self, tmp_path: Path) -> None:
-        def refuse(event: Event) -> None:
-            raise RuntimeError(type(event).__name__)
-
-        middleware = WorkspaceMiddleware(LocalWorkspace(tmp_path), on_event=refuse)
-        agent = pilot(ScriptedModel([[call("log", n=1)], "Seen."]), middleware)
-        with pytest.raises(RuntimeError, match="ResultOffloaded"):
-            await agent.reply(UserMsg("user", "Look."))
-        assert text_of(results_in(agent.state.context)[0]).startswith("[Tool result offloaded")
 
 
 class TestCompression:
@@ -202,31 +149,6 @@ class TestCompression:
         assert len(agent.state.context[-1].content) == 3
         assert agent.context_config.trigger_ratio == 0.8
 
-    async def test_a_template_that_cannot_work_is_told_before_anything_is_written(self, tmp_path: Path) -> None:
-        agent = pilot(
-            ScriptedModel(context_size=4_000),
-            WorkspaceMiddleware(LocalWorkspace(tmp_path / "w")),
-            of=state("s1", *full_context()),
-            summary_template="{no_such_field}",
-        )
-        with pytest.raises(ConfigError, match="summary_template"):
-            await agent.compress_context()
-        assert not (tmp_path / "w").exists()
-
-    async def test_what_stays_is_the_very_object_and_the_cut_message_keeps_its_id(self, tmp_path: Path) -> None:
-        context = [*full_context(), UserMsg("user", "And now?")]
-        agent = pilot(
-            ScriptedModel(context_size=4_000),
-            WorkspaceMiddleware(LocalWorkspace(tmp_path)),
-            of=state("s1", *context),
-            reserve_ratio=0.4,
-        )
-        last, reply = agent.state.context[-1], agent.state.context[1]
-        await agent.compress_context()
-        assert agent.state.context[-1] is last
-        assert agent.state.context[0].id == reply.id
-        assert agent.state.context[0].content == reply.content[-len(agent.state.context[0].content) :]
-
     async def test_a_call_without_its_result_never_leaves(self, tmp_path: Path) -> None:
         context = full_context()
         context[-1].content.append(ToolCallBlock(id="open_1", name="log", input="{}"))
@@ -253,26 +175,6 @@ class TestCompression:
         await agent.reply(UserMsg("user", "Tidy up."))
         assert "[Summary of messages 0-" in str(agent.state.summary)
         assert_paired(agent.state.context)
-
-    async def test_an_empty_context_over_the_trigger_is_an_error_that_says_so(self, tmp_path: Path) -> None:
-        agent = pilot(ScriptedModel(context_size=20), WorkspaceMiddleware(LocalWorkspace(tmp_path)))
-        with pytest.raises(ContextOverflowError, match="system prompt"):
-            await agent.compress_context()
-
-    async def test_pictures_beyond_the_limit_are_stored_and_leave_their_place(self, tmp_path: Path) -> None:
-        pictures = [DataBlock(source=Base64Source(data=PIXEL, media_type="image/png")) for _ in range(3)]
-        asked = UserMsg("user", [TextBlock(text="Compare."), *pictures])
-        agent = pilot(
-            ScriptedModel(),
-            WorkspaceMiddleware(LocalWorkspace(tmp_path)),
-            of=state("s1", asked),
-            max_image_num=1,
-        )
-        await agent.reply(UserMsg("user", "Well?"))
-        kinds = [block.type for block in agent.state.context[0].content]
-        assert kinds == ["text", "text", "text", "data"]
-        (stored,) = (tmp_path / "data").glob("*.png")
-        assert str(agent.state.context[0].get_text_content()).count(f"[image: png, 2,056 bytes, {stored}]") == 2
 
 
 class StreamingModel(ScriptedModel):
@@ -343,64 +245,8 @@ class TestFailures:
             await agent.compress_context()
         assert agent.state.model_dump_json() == before
 
-    async def test_a_cancelled_compression_leaves_the_context_as_it_was(self, tmp_path: Path) -> None:
-        begun = asyncio.Event()
-
-        async def never(_: Any) -> str:
-            begun.set()
-            await asyncio.Event().wait()
-            return ""
-
-        workspace = LocalWorkspace(tmp_path)
-        agent = pilot(
-            ScriptedModel(context_size=4_000),
-            WorkspaceMiddleware(workspace, summarizer=never),
-            of=state("s1", *full_context()),
-        )
-        before = agent.state.model_dump_json()
-        task = asyncio.create_task(agent.compress_context())
-        await asyncio.wait_for(begun.wait(), 20)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert agent.state.model_dump_json() == before
-        assert_sound(workspace)
-
-    async def test_without_a_model_the_summary_is_extracted_and_nobody_is_asked(self, tmp_path: Path) -> None:
-        model = ScriptedModel(context_size=4_000)
-        agent = pilot(
-            model,
-            WorkspaceMiddleware(LocalWorkspace(tmp_path), summarizer=Extractive()),
-            of=state("s1", *full_context()),
-        )
-        await agent.compress_context()
-        assert "Chart every depth; never round." in str(agent.state.summary)
-        assert model.requests == []
-
 
 class TestSavedState:
-    async def test_another_process_goes_on_and_all_pointers_keep_resolving(self, tmp_path: Path) -> None:
-        model = ScriptedModel(voyage(3, 6, lines=80), context_size=8_000)
-        agent = pilot(model, WorkspaceMiddleware(LocalWorkspace(tmp_path), config=OurConfig(preview_tokens=300)))
-        first = await sail(agent, 3)
-        saved = agent.state.model_dump_json()
-        assert agent.state.summary
-
-        workspace = LocalWorkspace(tmp_path)
-        model = ScriptedModel(voyage(3, 6, lines=80), context_size=8_000)
-        restored = AgentState.model_validate_json(saved)
-        agent = pilot(model, WorkspaceMiddleware(workspace, config=OurConfig(preview_tokens=300)), of=restored)
-        second = await sail(agent, 3)
-        kept = [message.model_dump(mode="json") for message in agent.state.context]
-        everything = blocks_in([*archived(workspace), *kept])
-        users = {message.id for message in [*first, *second] if message.role == "user"}
-        assert [name for name, kind, _ in everything if name in users] == [
-            message.id for message in [*first, *second] if message.role == "user"
-        ]
-        asked = [request.text for request in model.requests if request.wants_summary]
-        assert "Bring the previous summary up to date" in asked[0]
-        assert_sound(workspace)
-
     async def test_a_state_from_before_the_last_compression_archives_nothing_twice(self, tmp_path: Path) -> None:
         workspace = LocalWorkspace(tmp_path)
         model = ScriptedModel(context_size=4_000)
@@ -411,15 +257,6 @@ class TestSavedState:
         await agent.compress_context()
         kept = [message.model_dump(mode="json") for message in agent.state.context]
         assert blocks_in([*archived(workspace), *kept]) == blocks_in(json.loads(saved)["context"])
-        assert_sound(workspace)
-
-    async def test_a_state_that_went_another_way_is_archived_behind_the_rest(self, tmp_path: Path) -> None:
-        workspace, model = LocalWorkspace(tmp_path), ScriptedModel(context_size=4_000)
-        for context in (full_context(), full_context()):
-            agent = pilot(model, WorkspaceMiddleware(workspace), of=state("s1", *context))
-            await agent.compress_context()
-            names = {message["id"] for message in archived(workspace)}
-            assert {context[0].id, context[1].id} <= names
         assert_sound(workspace)
 
     @pytest.mark.parametrize(("session_id", "folder"), [("s2", "."), ("s1", "other")])
@@ -543,26 +380,6 @@ def blocks_of(messages: Sequence[Msg]) -> list[Any]:
     return [block for message in messages for block in message.content]
 
 
-async def test_events_tell_of_each_result_and_compression(tmp_path: Path) -> None:
-    told = list[Event]()
-    middleware = WorkspaceMiddleware(
-        LocalWorkspace(tmp_path), config=OurConfig(preview_tokens=300), on_event=told.append
-    )
-    agent = pilot(ScriptedModel(voyage(3, 6, lines=80), context_size=8_000), middleware)
-    await sail(agent, 3)
-    offloaded = [event for event in told if isinstance(event, ResultOffloaded)]
-    assert [event.call_id for event in offloaded] == [f"c{turn}_{n}" for turn in range(3) for n in range(6)]
-    assert all(event.tool == "log" and Path(event.path).is_file() for event in offloaded)
-    archive = (tmp_path / "sessions" / "s1" / "context.jsonl").read_text("utf-8").splitlines()
-    archived = [event for event in offloaded if event.message < len(archive)]
-    assert archived
-    for event in archived:
-        results = [block for block in json.loads(archive[event.message])["content"] if block["type"] == "tool_result"]
-        assert [block["id"] for block in results] == [event.call_id]
-    compressed = next(event for event in told if isinstance(event, ContextCompressed))
-    assert compressed.tokens_before >= 0.8 * 8_000 > compressed.tokens_after
-
-
 async def test_no_request_exceeds_the_window_by_our_exact_count(tmp_path: Path) -> None:
     """AgentScope's count, bytes by four, is half of that of a log."""
 
@@ -591,6 +408,18 @@ async def test_no_request_exceeds_the_window_by_our_exact_count(tmp_path: Path) 
         sizes.append(window.tokens)
     assert max(sizes) <= 32_000
     assert max(sizes) > 25_000
+
+
+async def test_a_tool_of_the_users_that_is_named_as_a_lookup_is_offloaded(tmp_path: Path) -> None:
+    def search() -> str:
+        """Search the web."""
+        return log(1)
+
+    agent = pilot(
+        ScriptedModel([[call("search")], "Seen."]), WorkspaceMiddleware(LocalWorkspace(tmp_path)), tools=toolkit(search)
+    )
+    await agent.reply(UserMsg("user", "Look."))
+    assert text_of(results_in(agent.state.context)[0]).startswith("[Tool result offloaded")
 
 
 async def test_a_call_is_on_disk_before_its_tool_runs(tmp_path: Path) -> None:
@@ -759,6 +588,5 @@ async def test_a_session_goes_on_in_a_window_and_in_another_framework(tmp_path: 
         await other.follow(grown)
         assert await other.compress(force=True)
         assert (await other.prepare())[-1]["content"][-1] == grown[-1]["content"][0]
-        assert str(agent.state.summary) in (tmp_path / "sessions/s1-in-strands/context.jsonl").read_text("utf-8") or (
-            "[Summary of messages" in str(other.messages[0])
-        )
+        archive = (tmp_path / "sessions/s1-in-strands/context.jsonl").read_text("utf-8")
+        assert agent.state.summary in json.loads(archive.splitlines()[0])["content"][0]["text"]

@@ -6,7 +6,6 @@ The agent, its messages and its tools are the framework's; the model is scripted
 import base64
 import hashlib
 import json
-import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,8 @@ from agentscope_model import ScriptedModel, call, state, toolkit
 from faults import files_up_to
 from pydantic import AnyUrl
 
-from buoyline import Compressor, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline import ContextConfig as OurConfig
+from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import MessageError, WorkspaceFull
 from buoyline.maintenance.verify import verify
 from buoyline.messages.registry import read_result
@@ -99,23 +98,6 @@ async def workspace(tmp_path: Path) -> AsyncIterator[LocalWorkspace]:
     # A block that an agent has stored alone is in its context, of which the workspace knows nothing.
     assert [found for found in verify(workspace).findings if found.kind != "unreferenced-blob"] == []
     await workspace.close()
-
-
-async def test_what_the_agent_cuts_off_a_result_is_in_the_file_that_its_reminder_names(
-    workspace: LocalWorkspace,
-) -> None:
-    model = ScriptedModel([[call("survey", "call_AbC", rows=2000)], "Surveyed."])
-    friday = agent(model, workspace, limit=500)
-    await friday.reply(UserMsg("ada", "Survey them."))
-
-    seen = next(block for message in friday.state.context for block in message.get_content_blocks("tool_result"))
-    shown, marker, reminder = read_result(seen).text.partition("\n<<<TRUNCATED>>>\n")
-    path = re.search("in '(.+)' for the truncated content", reminder)
-    assert marker
-    assert path is not None
-    assert shown + Path(path[1]).read_text(encoding="utf-8") == await survey(2000)
-    assert path[1].startswith(f"{workspace.workdir}/sessions/s1/tool_result-call_AbC")
-    assert path[1] in model.requests[-1].text
 
 
 async def test_what_leaves_in_a_compression_is_archived_as_the_framework_writes_it(workspace: LocalWorkspace) -> None:
@@ -207,13 +189,6 @@ async def test_pictures_beyond_the_limit_become_reminders_that_lead_to_their_fil
     assert (workspace.workdir / urlparse(URL).path.lstrip("/")).read_bytes() == PNG
 
 
-async def test_a_file_that_the_model_cannot_read_is_saved(workspace: LocalWorkspace) -> None:
-    model = ScriptedModel(input_types=["text/plain"])
-    await agent(model, workspace).reply(UserMsg("ada", [TextBlock(text="See."), picture("chart.png")]))
-    assert f"An attached file named 'chart.png' is saved into {URL}." in model.requests[0].text
-    assert (workspace.workdir / urlparse(URL).path.lstrip("/")).read_bytes() == PNG
-
-
 @pytest.mark.parametrize("spelled", [BASE64, BASE64.rstrip("="), f" {BASE64}\n", BASE64[:8] + "\n" + BASE64[8:]])
 async def test_a_block_comes_back_as_one_with_a_url_however_its_payload_is_spelled(
     workspace: LocalWorkspace, spelled: str
@@ -228,11 +203,6 @@ async def test_a_block_comes_back_as_one_with_a_url_however_its_payload_is_spell
             update={"source": URLSource(url=AnyUrl(URL), media_type="image/png")}
         )
     assert block.model_dump_json() == before
-
-
-async def test_a_block_of_nothing_is_a_file_of_nothing(workspace: LocalWorkspace) -> None:
-    saved = await workspace.offload_data_block(DataBlock(source=Base64Source(data="", media_type="text/plain")))
-    assert (workspace.workdir / urlparse(str(saved.source.url)).path.lstrip("/")).read_bytes() == b""
 
 
 async def test_what_is_no_base64_is_refused_and_nothing_is_stored(workspace: LocalWorkspace) -> None:
@@ -264,12 +234,6 @@ async def test_a_result_says_where_each_of_its_media_is_or_was(workspace: LocalW
         f"<data url='{URL}' name='two lines' media_type='image/png'/>",
     ]
     assert len(list(Path(path).parent.glob("tool_result-*.txt"))) == 1
-
-
-async def test_two_results_of_one_id_are_two_files(workspace: LocalWorkspace) -> None:
-    first = await workspace.offload_tool_result("s1", result("one"))
-    second = await workspace.offload_tool_result("s1", result([TextBlock(text="two")]))
-    assert [Path(path).read_text(encoding="utf-8") for path in (first, second)] == ["one", "two"]
 
 
 async def test_a_workspace_that_refuses_leaves_the_agents_context_as_it_was(tmp_path: Path) -> None:
@@ -309,81 +273,6 @@ async def test_a_workspace_in_memory_serves_an_agent_too() -> None:
     assert str(saved.source.url) == URL
 
 
-class BucketOffloader:
-    """A user's own, in the form that AgentScope documents: it takes the framework's own objects."""
-
-    def __init__(self, bucket: str) -> None:
-        self.bucket = bucket
-        self.objects: dict[str, str] = {}
-
-    async def offload_context(self, session_id: str, msgs: list[Msg], **kwargs: Any) -> str:
-        assert not kwargs
-        content = "\n".join(message.model_dump_json() for message in msgs)
-        return self._put(f"sessions/{session_id}/context-{len(self.objects)}.jsonl", content)
-
-    async def offload_tool_result(self, session_id: str, tool_result: ToolResultBlock, **kwargs: Any) -> str:
-        assert not kwargs
-        blocks = tool_result.output if isinstance(tool_result.output, list) else [TextBlock(text=tool_result.output)]
-        content = "".join(block.text for block in blocks if isinstance(block, TextBlock))
-        return self._put(f"sessions/{session_id}/tool_result-{tool_result.id}.txt", content)
-
-    def _put(self, key: str, content: str) -> str:
-        self.objects[key] = content
-        return f"s3://{self.bucket}/{key}"
-
-
-def conversation(turns: int) -> list[Msg]:
-    messages: list[Msg] = []
-    for turn in range(turns):
-        messages += [
-            UserMsg("ada", f"Question {turn}: how deep is buoy {turn}?"),
-            AssistantMsg(
-                "Friday",
-                [
-                    ToolCallBlock(id=f"call_{turn}", name="survey", input=json.dumps({"rows": turn})),
-                    ToolResultBlock(id=f"call_{turn}", name="survey", output=f"{turn * 7} fathoms\n" * 60),
-                    TextBlock(text=f"Answer {turn}: {turn * 7} fathoms."),
-                ],
-            ),
-        ]
-    return messages
-
-
-async def test_an_offloader_of_ones_own_takes_what_our_compressor_archives() -> None:
-    bucket = BucketOffloader("b")
-    messages = conversation(20)
-    found = await Compressor(bucket).compress("s1", messages, size=8_000)
-
-    assert found is not None
-    (key,) = bucket.objects
-    assert [Msg.model_validate_json(line) for line in bucket.objects[key].split("\n")] == messages[: -len(found.kept)]
-    assert all(kept is message for kept, message in zip(found.kept, messages[-len(found.kept) :], strict=True))
-    (head,) = found.prefix
-    assert isinstance(head, Msg)
-    assert head.get_text_content() == found.summary.text
-    assert f"s3://b/{key}" in found.summary.text
-
-
-async def test_an_offloader_of_ones_own_takes_what_our_window_offloads() -> None:
-    bucket = BucketOffloader("b")
-    window = ContextWindow(
-        offloader=bucket, session_id="s1", size=2_000, config=OurConfig(tool_result_limit=300, preview_tokens=100)
-    )
-    text = await survey(2000)
-    loud = AssistantMsg("Friday", [call("survey"), result([TextBlock(text=text), TextBlock(text="ok")])])
-    messages = [UserMsg("ada", "How deep are they all?"), loud, *conversation(20)]
-    for message in messages:
-        await window.add(message)
-        shown = await window.prepare()
-
-    assert all(isinstance(message, Msg) for message in shown)
-    assert bucket.objects["sessions/s1/tool_result-call_1.txt"] == f"{text}ok"
-    left = [line for key, kept in bucket.objects.items() if key.endswith(".jsonl") for line in kept.split("\n")]
-    archived_messages = [Msg.model_validate_json(line) for line in left]
-    assert [message.id for message in [*archived_messages, *shown[1:]]] == [message.id for message in messages]
-    assert "s3://b/sessions/s1/tool_result-call_1.txt" in left[1]
-
-
 async def test_a_window_hands_back_the_very_messages_and_real_ones_with_stubs(workspace: LocalWorkspace) -> None:
     seen: list[Any] = []
     window = ContextWindow(
@@ -416,39 +305,6 @@ async def test_a_window_hands_back_the_very_messages_and_real_ones_with_stubs(wo
     assert event.path in "".join(block.text for block in stub.output if isinstance(block, TextBlock))
     assert Path(event.path).read_text(encoding="utf-8") == await survey(2000)
     assert await window.prepare() == [first, second]
-
-
-async def test_a_session_of_agentscopes_messages_goes_on_in_another_window(workspace: LocalWorkspace) -> None:
-    window, messages = ContextWindow(offloader=workspace, session_id="s1", size=2_000), conversation(20)
-    for message in messages:
-        await window.add(message)
-        await window.prepare()
-    await window.save()
-    summary, *kept = await window.prepare()
-
-    resumed = await ContextWindow.resume(workspace, "s1")
-    again = await resumed.prepare()
-    assert [type(message) for message in again] == [Msg] * len(again)
-    assert [message.model_dump_json() for message in again] == [
-        message.model_dump_json() for message in (summary, *kept)
-    ]
-    assert [message.id for message in [*archived(workspace), *kept]] == [message.id for message in messages]
-
-
-async def test_a_summary_of_a_window_is_a_message_of_the_framework_with_pointers(workspace: LocalWorkspace) -> None:
-    window = ContextWindow(offloader=workspace, session_id="s1", size=2_000)
-    for message in conversation(20):
-        await window.add(message)
-        await window.prepare()
-    summary, *_ = await window.prepare()
-
-    assert isinstance(summary, Msg)
-    assert summary.role == "user"
-    text = summary.get_text_content() or ""
-    lines = (workspace.workdir / "sessions/s1/transcript.md").read_text(encoding="utf-8").splitlines()
-    pointers = [int(line) for line in re.findall(r"transcript\.md:(\d+)", text)]
-    assert pointers
-    assert max(pointers) <= len(lines)
 
 
 async def test_the_results_within_a_reply_share_the_budget_of_a_turn_and_count_as_one(

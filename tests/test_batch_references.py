@@ -1,22 +1,15 @@
 """An offloader with the two documented methods: a summary names each batch by its reference and its messages."""
 
-import copy
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
-pytest.importorskip("strands", reason="strands-agents is an extra for tests")
-from strands import Agent as StrandsAgent
-from strands_model import ScriptedModel as StrandsModel
-
 from buoyline import ContextWindow
 from buoyline.compression import Draft, SummaryRequest
 from buoyline.compression.summary import BatchReference, summary_from
 from buoyline.compression.summary_text import ArchiveLocation
-from buoyline.integrations.strands import SummarizingConversationManager
 from buoyline.window import ContextCompressed, Event
 
 _RANGE = re.compile(r"(\d+)-(\d+) in s3://bucket/s1/batch-(\d+)(?=[,;])")
@@ -122,26 +115,3 @@ async def test_the_batches_of_a_summary_survive_json() -> None:
     summary = [event.summary for event in events if isinstance(event, ContextCompressed)][-1]
     assert len(summary.draft.batches) > 1
     assert summary_from(summary.to_json()).draft.batches == summary.draft.batches
-
-
-def test_strands_manager_names_every_batch_also_after_a_restart() -> None:
-    offloader = Batches()
-    text = [{"text": "word " * 30}]
-    talk = [{"role": "assistant" if at % 2 else "user", "content": text} for at in range(60)]
-    manager = SummarizingConversationManager(workspace=offloader, session_id="s1")
-    agent = StrandsAgent(model=StrandsModel(["ok"]), conversation_manager=manager, messages=_any(copy.deepcopy(talk)))
-    manager.reduce_context(agent)
-    manager.reduce_context(agent)
-
-    again = SummarizingConversationManager(workspace=offloader, session_id="s1")
-    restored = again.restore_from_session(manager.get_state())
-    messages = [*(restored or []), *agent.messages]
-    resumed = StrandsAgent(model=StrandsModel(["ok"]), conversation_manager=again, messages=_any(messages))
-    again.reduce_context(resumed)
-    shown = _any(resumed.messages)[0]["content"][0]["text"]
-    assert len(offloader.kept) == 3
-    assert sizes(ranges(shown)) == [len(batch) for batch in offloader.kept]
-
-
-def _any(value: Any) -> Any:
-    return value

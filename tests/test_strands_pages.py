@@ -54,7 +54,7 @@ async def test_a_killed_agent_that_is_started_again_retrieves_by_its_old_referen
     assert done.returncode == -9, done.stderr
     messages: list[Any] = json.loads(Path("messages.json").read_text("utf-8"))
     stub = messages[2]["content"][0]["toolResult"]["content"][0]["text"]
-    [reference] = re.findall(r"Whole result: (\S+)", stub)
+    [reference] = re.findall(r"references:\]\n  (\S+)", stub)
     look = [call("retrieve_offloaded_content", {"reference": reference, "pattern": "line 1999"}, "call_2")]
     agent = Agent(
         model=ScriptedModel([look, "done"]),
@@ -162,7 +162,7 @@ def results_in(messages: Any) -> list[Any]:
 
 def references_in(results: list[Any]) -> list[str]:
     text = "".join(block["text"] for result in results for block in result["content"])
-    return re.findall(r"Whole result: (\S+)", text)
+    return re.findall(r"\S+/tool_result-\S+\.txt", text)
 
 
 def looked_up(reference: str, name: str, **more: Any) -> Agent:

@@ -220,13 +220,13 @@ def aged(root: Path, days: float) -> None:
 def test_old_sessions_go_with_their_payloads_and_nothing_else(tmp_path: Path) -> None:
     disk = written(tmp_path / "w", "old", "shared", "new")
     shared = put_blob(disk, b"shared", "image/png")
+    record = {"files": [[shared.removeprefix("workspace:///"), 6, ""]]}
     for session_id in ("old", "new"):
-        session = Session(disk, session_id)
-        session.note_result({"key": "k", "files": [[shared.removeprefix("workspace:///"), 6, ""]]})
+        Session(disk, session_id).note_result({"key": "k", **record})
     aged(disk.root, 40)
     write_session(disk, "fresh")
     for session_id in ("shared", "new"):
-        Session(disk, session_id).note_result({"key": "k2"})
+        Session(disk, session_id).note_result({"key": "k2", **record})
     before = {path.name for path in (disk.root / "data").iterdir()}
     planned = collect(disk, older_than_s=30 * DAY_S)
     assert planned.sessions == [("old", "age")]

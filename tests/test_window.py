@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +26,6 @@ from buoyline.errors import (
     SummaryError,
 )
 from buoyline.inspect.replay import Replay, replay
-from buoyline.integrations.strands.held_window import HeldContext, HeldWindow
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 from buoyline.window import ContextCompressed, Event, ResultOffloaded
@@ -998,64 +996,6 @@ async def test_a_configuration_of_one_call_is_refused_if_it_is_none(tmp_path: Pa
     wrong: Any = 5
     with pytest.raises(ConfigError, match="config"):
         await window(tmp_path).compress(config=wrong)
-
-
-async def test_a_history_that_is_shorter_than_the_archive_goes_behind_it(tmp_path: Path) -> None:
-    """An agent has returned to an older state: what the archive holds beyond that is none of its next messages."""
-    workspace = LocalWorkspace(tmp_path, durability="off")
-    before = [user(f"{number} {words(60)}") for number in range(4)]
-    await workspace.offload_context("s1", before)
-    held = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
-    assert await held.adopt(HeldContext(messages=before[:2]), lambda _: "") == 4
-    newer = [user(f"newer {number} {words(60)}") for number in range(6)]
-    for message in newer:
-        await held.add(message)
-    await held.compress(force=True)
-
-    archived = [json.loads(line) for line in (tmp_path / "sessions/s1/context.jsonl").read_text("utf-8").splitlines()]
-    assert archived + held.messages[1:] == [*before, *before[:2], *newer]
-
-
-async def test_a_history_that_the_archive_is_ahead_of_is_archived_once(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path, durability="off")
-    said = [user(f"{number} {words(60)}") for number in range(8)]
-    await workspace.offload_context("s1", said[:3])
-    held = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
-    assert await held.adopt(HeldContext(messages=said), lambda _: "") == 0
-    await held.compress(force=True)
-
-    archived = [json.loads(line) for line in (tmp_path / "sessions/s1/context.jsonl").read_text("utf-8").splitlines()]
-    assert archived + held.messages[1:] == said
-
-
-async def test_a_summary_of_later_messages_does_not_replace_the_earlier_ones_that_came_back(tmp_path: Path) -> None:
-    """A framework returns to a state before two compactions, and the session then continues without it."""
-    workspace = LocalWorkspace(tmp_path, durability="off")
-    said = [user(f"{number} {words(50)}") for number in range(8)]
-    held = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
-    await held.adopt(HeldContext(messages=said), lambda _: "")
-    await held.compress(before=3)
-    await held.compress(before=6)
-    assert [line["messages"] for line in await workspace.load_summaries("s1")] == [[0, 3], [3, 6]]
-    back = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
-    assert await back.adopt(HeldContext(messages=said), lambda _: "") == 0
-
-    assert (await ContextWindow.resume(workspace, "s1")).messages == said
-
-
-async def test_a_context_that_comes_back_has_all_facts_of_its_summary(tmp_path: Path) -> None:
-    """A framework keeps only a few of the facts that a summary does not say; the workspace keeps all of them."""
-    workspace = LocalWorkspace(tmp_path, durability="off")
-    held = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
-    said = [user(f"Never touch app/part_{number}/store.py. {words(40)}") for number in range(80)]
-    await held.adopt(HeldContext(messages=said), lambda _: "")
-    await held.compress(before=79)
-    whole = held.held.summary
-    assert whole is not None
-    few = replace(whole, draft=replace(whole.draft, items=whole.draft.items[:3]))
-    back = HeldWindow(session_id="s1", offloader=workspace, size=4000, dialect="openai")
-    await back.adopt(replace(held.held, summary=few), lambda _: "")
-    assert back.held.summary == whole
 
 
 def test_an_unknown_argument_is_refused() -> None:

@@ -13,14 +13,13 @@ import importlib
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from strands.hooks import HookRegistry
 
 from buoyline.integrations import strands as ours
-from buoyline.integrations.strands import conversation, lookups, results
-from buoyline.integrations.strands import plugin as offloader_plugin
-from buoyline.window import offloading
+from buoyline.integrations.strands import managers as manager_module
 
 OFFLOADER = "strands.vended_plugins.context_offloader"
 MANAGERS = "strands.agent.conversation_manager"
@@ -42,30 +41,9 @@ def storage() -> list[str]:
 
 
 def plugin() -> list[str]:
-    """Replace the plugin, too.
-
-    Its hooks and its tool get the names with which the tests call them. The tests' agents are doubles without a session
-    and a window, so each has the session of the storages and 200,000 tokens. Most of their results have 200 characters,
-    fewer than any stub of ours, so the size check is off.
-    """
+    """Replace the plugin, too."""
     storage()
-
-    class Plugin(ours.ContextOffloader):
-        _handle_tool_result = ours.ContextOffloader._after_tool_call
-        _on_before_model_call = ours.ContextOffloader._before_model_call
-
-        async def retrieve_offloaded_content(self, tool_context: Any, **given: Any) -> Any:
-            attached = self._attachment_of(tool_context.agent)
-            asked: lookups.WorkspaceTool = self._retrieval(attached.results, 200_000, list)
-            content = await asked._answer(given)
-            is_text = len(content) == 1 and "text" in content[0]
-            return content[0]["text"] if is_text else {"status": "success", "content": content}
-
-    exchange("ContextOffloader", OFFLOADER, Plugin)
-    for module in (offloading, results):
-        module.is_smaller = lambda *_: True  # type: ignore[attr-defined]
-    offloader_plugin.session_of = lambda *_: "strands"  # type: ignore[attr-defined]
-    offloader_plugin.window_of = lambda agent: 200_000  # noqa: ARG005 - called by its name
+    exchange("ContextOffloader", OFFLOADER)
     return ["tests/strands/vended_plugins/context_offloader/test_plugin.py"]
 
 
@@ -83,8 +61,17 @@ def managers() -> list[str]:
     def invoke(self: HookRegistry, event: Any) -> Any:
         return asyncio.run(self.invoke_callbacks_async(event))
 
-    conversation.session_of = lambda *_: "strands"  # type: ignore[attr-defined]
-    conversation._tools_of = lambda agent: []  # noqa: ARG005 - called by its name
+    manager_module.session_of = lambda *_: "strands"  # type: ignore[attr-defined]
+    manager_module.workspace_of = lambda *_: None  # type: ignore[attr-defined]
+    follow = ours.Archiving._follow
+
+    async def followed(self: Any, agent: Any) -> None:
+        agent.system_prompt, agent.tool_registry = "", Mock(get_all_tool_specs=list)
+        if isinstance(agent.model, Mock) and not isinstance(agent.model.context_window_limit, int):
+            agent.model.context_window_limit = 200_000
+        await follow(self, agent)
+
+    ours.Archiving._follow = followed  # type: ignore[method-assign]
     HookRegistry.invoke_callbacks = invoke  # type: ignore[method-assign]
     names = ("test_conversation_manager", "test_summarizing_conversation_manager", "test_pin_message")
     return [f"{AGENT}/{name}.py" for name in names]

@@ -407,7 +407,7 @@ class Compressor:
             return self._counter.count(render(location, settings.summary_template, draft.fields))
 
         asked, fell_back = None, ""
-        if use_model and self._summarizer is not self._fallback:
+        if use_model and not isinstance(self._summarizer, Extractive):
             try:
                 asked = await self._asked(request, span, location)
             except SummaryError as error:

@@ -199,13 +199,11 @@ class Compaction:
         settings: ContextConfig,
         focus: str = "",
         *,
+        max_tokens: int,
         use_model: bool = True,
         compressor: Compressor | None = None,
-        max_tokens: int | None = None,
     ) -> Ready:
-        """Archive *extent* and summarize it; the context stays as it is.
-
-        By default, the window's own compressor writes as many tokens as the budget allows.
+        """Archive *extent* and summarize it, by default with the window's own compressor; the context stays as it is.
 
         Raises:
             StaleWindowError: Another window has taken the session over; nothing was archived.
@@ -215,8 +213,6 @@ class Compaction:
         began = time.perf_counter()
         place = await self.archived(extent)
         state = self.context.whole
-        if max_tokens is None:
-            max_tokens = self.context.budget.summary_tokens(state, len(extent.messages), settings)
         summary = await (compressor or self.compressor).summarize(
             extent,
             place,

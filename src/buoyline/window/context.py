@@ -2,7 +2,7 @@
 
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -346,18 +346,32 @@ def restored(found: WindowState, summaries: Sequence[Summary], counter: TextCoun
         raise CorruptError("summaries.jsonl", "does not hold the summary that stands in the context")
 
     head, others = found.messages[: len(found.head)], found.messages[len(found.head) :]
-    prefix: list[tuple[str, Entry]] = []
+    lasting, reinserted = list[Entry](), list[Entry]()
+    summary, notice = None, None
     for (kind, index), (named, value) in zip(indexed(found.head, found.pins), head, strict=True):
         native = dialect_named(named).from_json(value)
-        prefix.append((kind, entry_of(native, index, counter, dialect=dialect or named, pinned=kind == PIN)))
+        entry = entry_of(native, index, counter, dialect=dialect or named, pinned=kind == PIN)
+        if kind == SUMMARY:
+            summary = SummaryEntry(entry, summary_of(entry))
+        elif kind == NOTICE:
+            notice = replace(entry, is_notice=True)
+        else:
+            (reinserted if kind == AGAIN else lasting).append(entry)
     entries: list[Entry] = []
     times = found.times[len(head) :] or [""] * len(others)
     for index, ((named, value), added) in enumerate(zip(others, times, strict=True), found.first):
         native = dialect_named(named).from_json(value)
         entry = entry_of(native, index, counter, dialect=dialect or named, pinned=index in found.pins)
         entries.append(replace(entry, added=added))
-    state = state_of(prefix, Messages.of(entries, found.first), found.pins, summary_of)
-    return replace(state, archived_until=found.archived)
+    return State(
+        prefix=Messages.of(lasting),
+        summary=summary,
+        notice=notice,
+        reinserted=Messages.of(reinserted),
+        messages=Messages.of(entries, found.first),
+        pins=frozenset(found.pins),
+        archived_until=found.archived,
+    )
 
 
 def indexed(kinds: Sequence[str], pins: Sequence[int]) -> Iterator[tuple[str, int]]:
@@ -366,36 +380,6 @@ def indexed(kinds: Sequence[str], pins: Sequence[int]) -> Iterator[tuple[str, in
     for spelled in kinds:
         kind, _, index = spelled.partition(":")
         yield kind, next(in_prefix) if kind == PIN else int(index or -1)
-
-
-def state_of(
-    prefix: Iterable[tuple[str, Entry]],
-    messages: Messages,
-    pins: Iterable[int],
-    summary_of: Callable[[Entry], Summary | None],
-) -> State:
-    """Return the context with these messages; each entry of the prefix comes with its kind.
-
-    If *summary_of* does not know the facts of a summary, it counts as a reference line.
-    """
-    lasting, reinserted = list[Entry](), list[Entry]()
-    summary, notice = None, None
-    for kind, entry in prefix:
-        facts = summary_of(entry) if kind == SUMMARY else None
-        if facts is not None:
-            summary = SummaryEntry(entry, facts)
-        elif kind in (SUMMARY, NOTICE):
-            notice = replace(entry, is_notice=True)
-        else:
-            (reinserted if kind == AGAIN else lasting).append(entry)
-    return State(
-        prefix=Messages.of(lasting),
-        summary=summary,
-        notice=notice,
-        reinserted=Messages.of(reinserted),
-        messages=messages,
-        pins=frozenset(pins),
-    )
 
 
 async def check_archived(state: State, abilities: Abilities, session_id: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
 
 _WORTH_ASKING_TOKENS = 1_000
 """An agent that asks for a compaction gets none below that: the summary would take most of it."""
+
+_STUBS = ("[Tool result offloaded: ", "[Offloaded: ")
+"""How stubs begin, Strands' among them."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -112,9 +116,6 @@ class ContextWindow:
     docs/window.md and docs/settings.md.
     """
 
-    _records_stubs_late = True
-    """The stub of the last result is recorded with the messages, not before."""
-
     def __init__(
         self,
         *,
@@ -156,7 +157,7 @@ class ContextWindow:
         )
         budget = TokenBudget(self.size, self.max_output_tokens, counter, system, tools_of(tools))
         log = ContextLog(abilities.windows, session_id)
-        if self._records_stubs_late and abilities.windows is not None and abilities.results is not None:
+        if abilities.windows is not None and abilities.results is not None:  # recorded with the messages, not before
             results.waiting = log.stubs
         self._context = Context(log, budget, planner, reporting(session_id, on_event))
         self._engine = Engine(
@@ -297,7 +298,16 @@ class ContextWindow:
             pinned=pinned,
             by_hand=offload,
         )
+        await self._know_stubs(entry)
         return self._context.add(replace(entry, added=added))
+
+    async def _know_stubs(self, entry: Entry) -> None:
+        """Note the stubs that another part of a framework has made: summaries cite the lines that they show."""
+        texts = [text for text in entry.message.result_texts if text.startswith(_STUBS)]
+        if texts and self._abilities.results is not None:
+            with suppress(NotFoundError):  # nothing was ever stored in the session
+                stubs = await self._abilities.results.load_stubs(self.session_id, texts)
+                self._engine.results.stubs.update(stubs)
 
     @_alone
     async def shown(self, message: Any, *, offload: bool = False) -> Any:

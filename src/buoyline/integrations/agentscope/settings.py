@@ -3,16 +3,14 @@
 from dataclasses import replace
 from typing import Any, Final
 
-from agentscope.agent import ContextConfig as AgentScopeConfig
-
 from buoyline.compression import ContextConfig
 
 _WINDOW_SHARE: Final = 0.5
 """Of the window, for one result: AgentScope's default limit of 50,000 tokens exceeds many windows."""
 
 
-def ours(theirs: AgentScopeConfig, size: int, base: ContextConfig) -> ContextConfig:
-    """Return *theirs* for a window of *size* tokens, with the settings of *base* that AgentScope does not have.
+def ours(theirs: Any, size: int, base: ContextConfig) -> ContextConfig:
+    """Return AgentScope's ``ContextConfig`` for a window of *size* tokens; *base* has the settings that it lacks.
 
     If the reserve is not below the trigger, as in a one-off configuration with a low trigger, only the newest messages
     are kept. AgentScope does the same.
@@ -20,7 +18,6 @@ def ours(theirs: AgentScopeConfig, size: int, base: ContextConfig) -> ContextCon
     Raises:
         ConfigError: A value cannot work with the others, or the template or schema cannot work.
     """
-    given: Any = theirs  # whose own types leave the schema open
     limit = max(min(theirs.tool_result_limit, int(_WINDOW_SHARE * size)), 2)
     return replace(
         base,
@@ -30,6 +27,6 @@ def ours(theirs: AgentScopeConfig, size: int, base: ContextConfig) -> ContextCon
         preview_tokens=base.preview_tokens if base.preview_tokens < limit else max(limit // 3, 1),
         compression_prompt=theirs.compression_prompt,
         summary_template=theirs.summary_template,
-        summary_schema=given.summary_schema,
+        summary_schema=theirs.summary_schema,
         max_images=theirs.max_image_num,
     )

@@ -52,7 +52,7 @@ def key_of(piece: Msg) -> str:
 
 def listed(state: AgentState) -> list[Msg]:
     """Return the summary and the context as the list that a window follows; a window puts system messages first."""
-    head = [dialect_named(DIALECT).user_message(said)] if (said := _said(state.summary)) else []
+    head = [dialect_named(DIALECT).user_message(text)] if (text := said(state.summary)) else []
     begin = next((at for at, message in enumerate(state.context) if message.role != "system"), len(state.context))
     return [*state.context[:begin], *head, *pieces(state.context[begin:])]
 
@@ -65,15 +65,13 @@ def take_over(state: AgentState, followed: Sequence[Msg], shown: Sequence[Msg], 
     now, mine = listed(state), {key_of(piece): piece for piece in followed}
     if [key_of(piece) for piece in now[: len(followed)]] != [key_of(piece) for piece in followed]:
         return False  # somebody has changed the context meanwhile; the next call finds out
-    heads = {dialect_named(DIALECT).user_message(said).id: said for said in (_said(state.summary), summary)}
-    said = "".join(heads[piece.id] for piece in shown if piece.id in heads)
+    heads = {dialect_named(DIALECT).user_message(text).id: text for text in (said(state.summary), summary)}
+    text = "".join(heads[piece.id] for piece in shown if piece.id in heads)
     parts = [_newest(piece, mine.get(key_of(piece))) for piece in shown if piece.id not in heads]
     context = [*joined([*parts, *now[len(followed) :]], state.context)]
-    held = [message for message in state.context if message.content]
-    if said == _said(state.summary) and _are_same(context, held):
+    if text == said(state.summary) and _are_same(context, [message for message in state.context if message.content]):
         return False
-    if said != _said(state.summary):
-        state.summary = said
+    state.summary = text
     state.context[:] = context
     return True
 
@@ -89,6 +87,6 @@ def _are_same(one: Sequence[object], other: Sequence[object]) -> bool:
     return len(one) == len(other) and all(mine is theirs for mine, theirs in zip(one, other, strict=True))
 
 
-def _said(summary: Any) -> str:
-    """Return the text of a summary, which AgentScope also allows to be a list of blocks."""
-    return summary if isinstance(summary, str) else "\n".join(getattr(block, "text", "") for block in summary)
+def said(content: Any) -> str:
+    """Return the text of a summary or hint, which AgentScope also allows to be a list of blocks."""
+    return content if isinstance(content, str) else "\n".join(getattr(block, "text", "") for block in content)

@@ -1,13 +1,12 @@
 """`AgentModelSummarizer`: an agent's own model writes the summary, through AgentScope."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from agentscope.message import Msg, SystemMsg, TextBlock, UserMsg
+from agentscope.message import Msg, TextBlock
 from agentscope.model import ChatModelBase, FinishedReason
 
 from buoyline.compression import SummaryRequest
@@ -36,15 +35,14 @@ async def _written(model: Any, request: SummaryRequest) -> Any:
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S} (UTC)"
     request = replace(request, prompt=request.prompt.replace("{current_time}", now))  # as AgentScope does
     try:
-        reply = await model.generate_structured_output(
+        reply: Any = await model.generate_structured_output(
             messages=await _messages(model, request, is_plain=False), structured_model=schema_of(request)
         )
         content = reply.content
     except Exception:  # noqa: BLE001 - of any client; the same error comes again if plain text does not help
         reply = await model(await _messages(model, request, is_plain=True), None)
-        if isinstance(reply, AsyncGenerator):
-            async for chunk in reply:
-                reply = chunk  # the last one holds all
+        if model.stream:
+            reply = [chunk async for chunk in reply][-1]  # which holds all
         content = "\n".join(block.text for block in reply.content if isinstance(block, TextBlock))
     if reply.finished_reason == FinishedReason.INTERRUPTED:
         raise asyncio.CancelledError
@@ -59,4 +57,5 @@ async def _messages(model: Any, request: SummaryRequest, *, is_plain: bool) -> l
         answer_tokens=request.max_tokens,
         spell_schema=is_plain,
     )
-    return [SystemMsg("system", prompt.system), UserMsg("user", prompt.user)]
+    system, asked = [TextBlock(text=prompt.system)], [TextBlock(text=prompt.user)]
+    return [Msg(name="system", role="system", content=[*system]), Msg(name="user", role="user", content=[*asked])]

@@ -1,8 +1,7 @@
 """buoyline in Strands: the offloading plugin, storages and conversation managers of an agent: docs/strands.md.
 
-Names, parameters and defaults are Strands' own. Tool results go from `plugin` over `results` to a `storage`. `managers`
-and `documents` plan what is compacted; `followed` keeps a history in step with a window, whose engine archives,
-summarizes and writes down. Anything that is not about Strands' own classes belongs to `buoyline.window`.
+Names, parameters and defaults are Strands' own, and so is most of the code: `offloader`, `storage` and `managers` are
+subclasses. Anything that is not about Strands' own classes belongs to `buoyline.window`.
 """
 
 try:
@@ -14,25 +13,25 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(message, name="strands") from None
 
 from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
-from strands.vended_plugins.context_offloader import S3Storage, Storage
+from strands.vended_plugins.context_offloader import S3Storage, ShouldOffload, Storage
 
-from buoyline.integrations.strands.conversation import WorkspaceConversationManager
-from buoyline.integrations.strands.documents import DocumentConversationManager
 from buoyline.integrations.strands.managers import (
+    Archiving,
     NullConversationManager,
     SlidingWindowConversationManager,
     SummarizingConversationManager,
+    WorkspaceConversationManager,
 )
-from buoyline.integrations.strands.plugin import ContextOffloader, ShouldOffload, WorkspaceOffloader
+from buoyline.integrations.strands.offloader import ContextOffloader, WorkspaceOffloader
 from buoyline.integrations.strands.storage import FileStorage, InMemoryStorage, WorkspaceStorage
-from buoyline.integrations.strands.summarizers import StrandsModelSummarizer
+from buoyline.integrations.strands.summarizer import StrandsModelSummarizer
 
-# Strands' own ConversationManager, ProactiveCompressionConfig, S3Storage and Storage can be imported from here, so that
-# code that follows its pages changes an import alone.
+# ConversationManager, ProactiveCompressionConfig, S3Storage, ShouldOffload and Storage are Strands' own, so that code
+# that follows its pages changes an import alone.
 __all__ = [
+    "Archiving",
     "ContextOffloader",
     "ConversationManager",
-    "DocumentConversationManager",
     "FileStorage",
     "InMemoryStorage",
     "NullConversationManager",
