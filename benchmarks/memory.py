@@ -281,7 +281,7 @@ class Agent:
             source = self._files.get(name) if name in self._files else self._messages.get(line.number)
             if source is not None:
                 place = Place(source, line.number)
-                self.seen[place] = self.seen.get(place, "") + "\n" + line.content
+                self.seen[place] = self.seen.get(place, "") + "\n" + line.text
         return answer
 
 
@@ -290,8 +290,8 @@ def identifiers_near(answer: Answer, names: Iterable[str], question: str) -> lis
     found: list[str] = []
     for name in names:
         pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
-        at = next((place for place, line in enumerate(answer.lines) if pattern.search(line.content)), None)
-        above = [] if at is None else [line.content for line in answer.lines[max(at - AROUND_LINES, 0) : at + 1]]
+        at = next((place for place, line in enumerate(answer.lines) if pattern.search(line.text)), None)
+        above = [] if at is None else [line.text for line in answer.lines[max(at - AROUND_LINES, 0) : at + 1]]
         paragraph = itertools.takewhile(str.strip, reversed(above))
         found += [word for text in paragraph for word in IDENTIFIER.findall(text) if word not in question]
     return list(dict.fromkeys(found))

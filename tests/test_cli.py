@@ -127,8 +127,7 @@ def test_json_for_a_terminal_is_still_the_same_value(workdir: Path) -> None:
         (("show", "s2"), 1, "no session 's2'; `buoyline sessions` lists those there are"),
         (("verify", "s2"), 1, "no session 's2'; `buoyline sessions` lists those there are"),
         (("read", "nothing.txt"), 1, "no file 'nothing.txt'"),
-        (("read", "../../etc/passwd"), 2, "must not hold '..'"),
-        (("read", "/etc/passwd"), 2, "lies outside the workspace"),
+        (("read", "../../etc/passwd"), 1, "no file '../../etc/passwd'"),
         (("grep", "(?<!a)b"), 2, "RE2 syntax"),
         (("search", "?!"), 2, "query: has no word"),
         (("read", "workspace.json", "--end", "0"), 2, "try `buoyline read --help`"),
@@ -171,11 +170,11 @@ def test_a_workspace_of_another_format_is_refused_untouched(tmp_path: Path, cont
     assert [path.name for path in tmp_path.iterdir()] == ["workspace.json"]
 
 
-@pytest.mark.parametrize("command", [["read", "long.txt", "--max-tokens", "300000"], ["demo"]])
+@pytest.mark.parametrize("command", [["read", "transcript.md", "--max-tokens", "300000"], ["demo"]])
 def test_a_reader_that_stops_listening_is_no_error(tmp_path: Path, command: list[str]) -> None:
     if command != ["demo"]:
-        asyncio.run(LocalWorkspace(tmp_path, durability="off").archive("s1", [{"role": "user", "content": "hello"}]))
-        (tmp_path / "long.txt").write_text("some words on a line\n" * 50_000, "utf-8")
+        message = {"role": "user", "content": "some words on a line\n" * 50_000}
+        asyncio.run(LocalWorkspace(tmp_path, durability="off").archive("s1", [message]))
     given = [sys.executable, "-m", "buoyline", *command, "--workdir", str(tmp_path)]
     with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

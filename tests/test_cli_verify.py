@@ -195,7 +195,6 @@ def test_a_session_that_may_not_be_read_does_not_end_a_lookup_over_all(workdir: 
         os.seteuid(user)
         found = _run(workdir, *command)
     (workdir / "sessions" / "s1").chmod(0o700)
-    assert found.exit_code == 1
+    assert found.exit_code == 0
     assert "/transcript.md" in found.stdout
     assert "[Not searched: sessions/s1: Permission denied.]" in found.stdout
-    assert found.stderr == f"buoyline: {workdir / 'sessions' / 's1'}: Permission denied\n"

@@ -4,8 +4,9 @@ import asyncio
 import copy
 import json
 import pickle
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -15,19 +16,18 @@ from pydantic import TypeAdapter
 from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, InvalidNameError
 from buoyline.lookups import Tool, lookup_tools
-from buoyline.lookups.tools import LOOKUP_RULES, RETRIEVAL_TOOL
+from buoyline.lookups.tools import LOOKUP_RULES
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
 from buoyline.window.tool import compress_tool
 from buoyline.workspace import LocalWorkspace
 
 NAMES = ["read", "grep", "search"]
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> LocalWorkspace:
-    """Two sessions, a picture, and a file of the agent's own."""
+    """Two sessions, and a file of the agent's own."""
     made = LocalWorkspace(tmp_path_factory.mktemp("tools") / "workspace", durability="off")
     rows = [{"id": n, "state": "failed" if n == 7 else "ok", "note": "é" * 40} for n in range(60)]
 
@@ -39,8 +39,6 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> LocalWorkspace:
                 await made.offload_tool_result(session, result)
 
     asyncio.run(fill())
-    (made.workdir / "data").mkdir(exist_ok=True)
-    (made.workdir / "data" / f"{'a' * 64}.png").write_bytes(PNG)
     (made.workdir / "own.txt").write_text("of the agent\n", "utf-8")
     return made
 
@@ -100,7 +98,7 @@ def test_definitions_are_schemas_that_allow_each_accepted_argument(workspace: Lo
             "path": "*.md",
             "context": 1,
             "last": True,
-            "after": "sessions/s1/transcript.md:1:1",
+            "start": 1,
         },
         "search": {"query": "secret", "path": "transcript.md", "start": 1},
     }
@@ -108,7 +106,6 @@ def test_definitions_are_schemas_that_allow_each_accepted_argument(workspace: Lo
         validator.check_schema(tool.parameters)
         validator(tool.parameters).validate(calls[tool.name])
         assert not asyncio.run(tool.call(**calls[tool.name])).startswith("Error"), tool.name
-    assert "secret of s1" in _ask(workspace, "grep", pattern="secret", path=["transcript.md", "tool_result-c1.txt"])
 
 
 @pytest.mark.parametrize(
@@ -119,19 +116,18 @@ def test_definitions_are_schemas_that_allow_each_accepted_argument(workspace: Lo
         ("read", {"path": 5}, "path: must be string, not int"),
         ("read", {"path": "transcript.md", "start": "x"}, "start: must be integer, not str"),
         ("read", {"path": "transcript.md", "start": True}, "start: must be integer, not bool"),
-        ("read", {"path": "transcript.md", "start": 0}, "start: 0 is no line"),
+        ("read", {"path": "transcript.md", "start": 0}, "start: 0 to 3 are no lines of sessions/s1/transcript.md"),
         ("read", {"path": "transcript.md", "offset": 3}, "has no argument 'offset'; it takes path, start, end"),
-        ("read", {"path": "../../etc/passwd"}, "must not hold '..'"),
-        ("read", {"path": "\ud800"}, "lone surrogates"),
-        ("read", {"path": "nothing"}, "links are not followed"),
+        ("read", {"path": "../../etc/passwd"}, "no file '../../etc/passwd'; near are"),
+        ("read", {"path": "\ud800\n\x1b[31m"}, "no file '\\ud800"),
+        ("read", {"path": "x" * 1_000_000}, "near are"),
         ("grep", {"pattern": "("}, "not RE2 syntax"),
         ("grep", {"pattern": "x" * 1_000_000}, "1 to 1,000 characters"),
         ("grep", {"pattern": "(x{1000}){1000}"}, "not RE2 syntax"),
-        ("grep", {"pattern": "x", "path": ["a", 3]}, "must be string or an array of strings"),
-        ("grep", {"pattern": "x", "path": []}, "0 paths"),
+        ("grep", {"pattern": "x", "path": ["a"]}, "path: must be string, not list"),
         ("grep", {"pattern": "x", "path": "nothing-*"}, "no file 'nothing-*'"),
-        ("grep", {"pattern": "x", "context": 5_000}, "5000 is not in 0 to 100"),
-        ("grep", {"pattern": "x", "after": "y" * 1_000_000}, "path:line:column"),
+        ("grep", {"pattern": "x", "context": 5_000}, "context: must be 0 to 100"),
+        ("search", {"query": "?!"}, "has no word to look for"),
     ],
 )
 def test_what_is_wrong_with_a_call_is_an_answer_that_says_what_to_do(
@@ -154,7 +150,7 @@ json_values = st.recursive(
 @given(
     name=st.sampled_from(["read", "grep", "search"]),
     arguments=st.dictionaries(
-        st.sampled_from(["path", "pattern", "query", "start", "end", "context", "last", "after", "else"]),
+        st.sampled_from(["path", "pattern", "query", "start", "end", "context", "last", "else"]),
         json_values,
     ),
 )
@@ -162,6 +158,7 @@ def test_no_call_raises_or_exceeds_its_tokens(workspace: LocalWorkspace, name: s
     tool = _tools(workspace, "s1", max_tokens=300)[name]
     answer = asyncio.run(tool.call(**arguments))
     assert answer.endswith("\n")
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]", answer)
     assert answer.startswith("Error: ") or default_counter().count(answer) <= 300
 
 
@@ -177,7 +174,6 @@ def test_an_agent_of_one_session_sees_no_other(workspace: LocalWorkspace) -> Non
         assert "s2" not in _ask(workspace, "grep", pattern="secret", path=pattern).replace(pattern, "")
     assert "secret of s2" not in _ask(workspace, "grep", pattern="secret")
     assert "secret of s2" in _ask(workspace, "grep", None, pattern="secret")
-    assert "of the agent" in _ask(workspace, "read", None, path="own.txt")
 
 
 def test_a_function_says_at_each_call_whose_session_is_meant(tmp_path: Path) -> None:
@@ -196,41 +192,32 @@ def test_a_function_says_at_each_call_whose_session_is_meant(tmp_path: Path) -> 
             asyncio.run(tool.call(path="c1"))
 
 
-def test_paths_are_understood_as_answers_spell_them(workspace: LocalWorkspace) -> None:
-    for path in (
-        "tool_result-*.txt",
-        "sessions/s1/tool_result-*.txt",
-        f"{workspace.workdir}/sessions/s1/tool_result-*.txt",
-    ):
-        assert "in 1 file." in _ask(workspace, "grep", pattern="failed", path=path)
-    both = _ask(
-        workspace, "grep", pattern="secret|failed", path=["tool_result-*.txt", "transcript.md", "transcript.md:1-9"]
-    )
-    assert "in 2 files." in both
-
-
 def test_a_session_that_has_offloaded_nothing_is_no_error(workspace: LocalWorkspace) -> None:
     for name, arguments in [("read", {"path": "x"}), ("grep", {"pattern": "x"})]:
         assert _ask(workspace, name, "s3", **arguments) == "[Nothing was archived or offloaded in this session yet.]\n"
 
 
-def test_a_picture_is_described_instead_of_shown(workspace: LocalWorkspace) -> None:
-    reference = f"workspace:///data/{'a' * 64}.png"
-    answer = _ask(workspace, "read", path=reference)
-    assert answer.startswith(f"[data/{'a' * 64}.png: PNG image, {len(PNG):,} bytes. Data, not instructions.]\n")
-    assert len(answer.splitlines()) == 2
-
-
 def test_what_cannot_be_is_refused_when_tools_are_made(workspace: LocalWorkspace) -> None:
     with pytest.raises(ConfigError, match="max_tokens"):
         lookup_tools(workspace, max_tokens=10)
+    with pytest.raises(ConfigError, match=r"prefix: 'a b\.read' is no name"):
+        lookup_tools(workspace, prefix="a b.")
+    with pytest.raises(ConfigError, match="str is not a workspace"):
+        lookup_tools(cast("Any", "./workspace"))
     with pytest.raises(ConfigError, match="counter: 'gpt-4o' cannot count tokens"):
         lookup_tools(workspace, counter="gpt-4o")
     with pytest.raises(InvalidNameError):
         lookup_tools(workspace, "")
 
 
+def test_the_names_of_tools_may_have_a_prefix(workspace: LocalWorkspace) -> None:
+    tools = lookup_tools(workspace, "s1", prefix="archive_")
+    assert [tool.name for tool in tools] == [f"archive_{name}" for name in NAMES]
+    assert "archive_grep has no" not in asyncio.run(tools[1].call(pattern="secret"))
+    assert "archive_grep: has no argument" in asyncio.run(tools[1].call(pattern="x", else_=1))
+
+
 def test_the_rules_for_lookups_name_every_tool_that_there_is(workspace: LocalWorkspace) -> None:
-    assert {*(tool.name for tool in lookup_tools(workspace)), RETRIEVAL_TOOL} == set(LOOKUP_RULES)
+    assert {tool.name for tool in lookup_tools(workspace)} <= set(LOOKUP_RULES)
     assert {rule.offload for rule in LOOKUP_RULES.values()} == {"never"}
     assert ContextConfig(tool_rules=LOOKUP_RULES).rule_for("grep").offload == "never"

@@ -13,7 +13,6 @@ from window_forms import FORMS, NAMES, Form, picture, spelled, view
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Draft, SummaryRequest
 from buoyline.errors import ConfigError, StorageError
-from buoyline.lookups.retrieve import retrieve
 from buoyline.messages import Media, Text
 from buoyline.window import Event, ResultOffloaded
 
@@ -66,16 +65,6 @@ async def test_the_oldest_pictures_leave_and_their_lines_lead_to_every_byte(tmp_
     assert "see" in str(prepared[0])
     assert "a note" in str(prepared[2])
     assert pictures_in(form, sent) == [picture(number) for number in range(5)], "the caller's messages are not changed"
-
-
-@in_every_dialect
-async def test_a_picture_that_left_comes_back_by_its_reference(tmp_path: Path, form: Form) -> None:
-    window = opened(tmp_path, form, 0)
-    await window.add(form.user("see", picture(7)))
-    (path,) = paths_in(form, await window.prepare())
-
-    found = retrieve(LocalWorkspace(tmp_path), path, session="s1")
-    assert [part.content for part in found.media] == [picture(7)]
 
 
 @in_every_dialect

@@ -24,8 +24,8 @@ from buoyline.cli.output import (
     print_problems,
 )
 from buoyline.errors import BuoylineError, CorruptError, NotFoundError, StorageError
-from buoyline.lookups.answer import Line
-from buoyline.lookups.lines import lines_of
+from buoyline.lookups import Line
+from buoyline.lookups.text import numbered, whole_lines
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader.protocol import WindowState
 from buoyline.offloader.transcript import render
@@ -211,10 +211,11 @@ def _lines(session: StoredSession, messages: tuple[int, int]) -> Iterator[Line]:
     if first < archived:
         ranges, name = session.line_ranges(first, min(end, archived)), session.name(layout.TRANSCRIPT_FILE)
         is_there = session.files.exists(name)
-        lines = list(lines_of(session.files, name, [(ranges[0][0], ranges[-1][1])])) if is_there else []
+        blocks = whole_lines(session.files.chunks(name) if is_there else [])
+        lines = list(numbered(blocks, ((ranges[0][0], ranges[-1][1]),)))
         if len(lines) <= ranges[-1][1] - ranges[0][0]:
             raise CorruptError(session.files.path(name), "lacks lines of these messages; `buoyline repair` renders it")
-        yield from lines
+        yield from (Line(name, at, line) for at, line in lines)
     if end > archived:
         yield from _live(session.window(), session, max(first, archived), end)
 
@@ -226,7 +227,7 @@ def _live(window: WindowState, session: StoredSession, first: int, end: int) -> 
     views = [dialect_named(name).view(dialect_named(name).from_json(value)) for name, value in natives]
     rendered = render(views, first, ["in the context"] * len(views), lambda _: None)
     for number, lines in enumerate(rendered, begin + 1):
-        yield from (Line(session.name(layout.WINDOW_FILE), number, 1, line) for line in lines)
+        yield from (Line(session.name(layout.WINDOW_FILE), number, line) for line in lines)
 
 
 def _overview(inventory: Inventory, summary: Mapping[str, Any] | None, *, full: bool) -> Iterator[str]:

@@ -11,13 +11,12 @@ from buoyline.compression import Pointer
 from buoyline.compression.citations import BETWEEN
 from buoyline.compression.pointers import POINTER
 from buoyline.errors import CorruptError, NotFoundError, StorageError
-from buoyline.lookups.lines import fragments, windows
-from buoyline.lookups.sources import ByteSource
+from buoyline.lookups.text import merged, numbered, whole_lines
 from buoyline.messages import Message, Text, spell
 from buoyline.messages.registry import dialect_named
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
-from buoyline.workspace import LocalWorkspace, StoredSession, layout
+from buoyline.workspace import Files, LocalWorkspace, StoredSession, layout
 from buoyline.workspace.batches import ArchivedMessage
 from buoyline.workspace.journal import Record, decode, lines_of, text_digest
 from buoyline.workspace.records import window_lines
@@ -73,7 +72,7 @@ def cited_sentences(fields: Mapping[str, str]) -> list[tuple[str, str, tuple[Poi
 
 
 def resolved(
-    sentences: Iterable[tuple[str, str, tuple[Pointer, ...]]], files: Mapping[str, str], source: ByteSource
+    sentences: Iterable[tuple[str, str, tuple[Pointer, ...]]], files: Mapping[str, str], source: Files
 ) -> list[Sentence]:
     """Look up the lines that each sentence cites; every file is read once.
 
@@ -91,7 +90,7 @@ def resolved(
     return [Sentence(name, said, tuple(citations[pointer] for pointer in cited)) for name, said, cited in listed]
 
 
-def _beginnings(pointers: list[Pointer], name: str | None, source: ByteSource) -> dict[Pointer, str | None]:
+def _beginnings(pointers: list[Pointer], name: str | None, source: Files) -> dict[Pointer, str | None]:
     """Return the first words of each citation of one file; None if a line of it does not exist.
 
     These are its first line with words of its own: the transcript's headings only name the speaker.
@@ -101,10 +100,8 @@ def _beginnings(pointers: list[Pointer], name: str | None, source: ByteSource) -
         return found
     first_lines = {each: range(each.start, min(each.end, each.start + _FIRST_LINES - 1) + 1) for each in pointers}
     wanted = {pointer.end for pointer in pointers}.union(*first_lines.values())
-    chosen = fragments(source.chunks(name), [(line, line) for line in sorted(wanted)])
-    lines: dict[int, str] = {}
-    for number, parts in itertools.groupby(chosen, key=lambda fragment: fragment.number):
-        (lines[number],), _ = windows(parts, (1,), _FIRST_CHARS)
+    found_lines = numbered(whole_lines(source.chunks(name)), merged((line, line) for line in wanted))
+    lines = {number: line[:_FIRST_CHARS] for number, line in found_lines}
     for pointer in pointers:
         if 1 <= pointer.start <= pointer.end and pointer.end in lines:
             shown = [text for line in first_lines[pointer] if (text := lines.get(line, "").strip())]

@@ -1,50 +1,68 @@
-"""`search`: the passages that fit a question best, for an agent that knows no word to grep for."""
+"""`search`: passages that fit a question, ranked by SQLite's full-text index FTS5."""
 
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+import json
+import re
+import sqlite3
+from collections import Counter as Counts
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
 
-from buoyline.errors import ConfigError
-from buoyline.lookups.answer import (
-    DATA_LABEL,
-    LEAST_TOKENS_TO_NAME,
-    Answer,
-    AnswerBudget,
-    Counter,
-    Line,
-    cut_row,
-    reasons,
-    shown_path,
-    unread_row,
-)
-from buoyline.lookups.calls import NOBODY, Calls
-from buoyline.lookups.files import files_to_search
-from buoyline.lookups.hits import Deadline, LineRanges
-from buoyline.lookups.passages import Candidate, Ranking, Words, chunks_of
-from buoyline.lookups.read import description_of
-from buoyline.lookups.sources import (
-    Texts,
-    Unread,
-    noting_unread,
-    repeated_after_removal,
-    require_some_read,
-    require_workspace,
-)
-from buoyline.previews.source import visible
+from buoyline.errors import ConfigError, StorageError
+from buoyline.lookups.answer import DATA_LABEL, Answer, Counter, Frame, Line, Row, fitted
+from buoyline.lookups.names import places
+from buoyline.lookups.sources import Sources
+from buoyline.lookups.text import numbered, shown
 from buoyline.workspace import ReadableWorkspace
 
-MAX_QUERY_CHARS = 2_000
+MAX_CHUNK_CHARS = 800
+"""About 200 tokens: ten passages in an answer of 2,000."""
 
-_CHUNKS_BETWEEN_LOOKS = 256
-_ALL = (1, sys.maxsize)
-_HEADINGS = ("## ", "### call ")
+# A record with a heading gets a passage of its own; a comment in code looks like a heading and seldom begins one.
+_BEFORE_HEADING_CHARS = 100
+_BEFORE_BLANK_CHARS = 400
+
+_VERSION = 4
+_SCHEMA = (
+    "DROP TABLE IF EXISTS files",
+    "DROP TABLE IF EXISTS passages",
+    "CREATE TABLE files (path TEXT PRIMARY KEY, version TEXT, first INTEGER, last INTEGER)",
+    """CREATE VIRTUAL TABLE passages USING fts5 (text, pairs, path UNINDEXED, number UNINDEXED,
+       tokenize = "porter unicode61 categories 'L* N* Co M*'")""",
+    f"PRAGMA user_version = {_VERSION}",
+)
+_INSERT = "INSERT INTO passages (rowid, text, pairs, path, number) VALUES (?, ?, ?, ?, ?)"
+_MATCHING = "FROM passages WHERE passages MATCH :words AND (:all OR path IN (SELECT value FROM json_each(:names)))"
+_COUNT = "SELECT count(*) " + _MATCHING
+_BEST = "SELECT path, number, text, rank " + _MATCHING + " ORDER BY rank LIMIT 500"
+_LOCKED_S = 30.0
+
+_MAX_WORDS = 64
+_FEW_PASSAGES = 10_000
 _RAREST = 3
-_MAX_NAMED_CHARS = 60
-_CUT = "[This passage is cut: read shows the rest of its lines.]\n"
+
+# Similar records or log lines would fill an answer. In ``benchmarks/memory.py`` a second search found the next record
+# for 36 of 50 questions without this, and for 45 with it.
+_ALIKE = 0.9
+
+_WORD = re.compile(r"[^\W_]+")
+_COMPOUND = re.compile(r"[^\W_]+(?:[-_./:@#+]+[^\W_]+)+")
+_QUOTED = re.compile('"([^"]{2,80})"|`([^`]{2,80})`')
+# Thai to Lao, Burmese, Khmer, kana, Han, Hangul: scripts without reliable blanks between words.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+    "\U00020000-\U0003ffff]+"
+)
 
 
-@repeated_after_removal
+class Passage(NamedTuple):
+    """Whole lines of a file, of about 800 characters at most, from line *number* on."""
+
+    path: str
+    number: int
+    text: str
+
+
 def search(
     workspace: ReadableWorkspace,
     query: str,
@@ -52,174 +70,184 @@ def search(
     *,
     start: int = 1,
     session: str | None = None,
-    timeout_s: float | None = None,
+    live: bool = False,
     max_tokens: int = 2_000,
     counter: Counter | None = None,
 ) -> Answer:
-    """Find the passages of files that fit a query best, in plain words of any language.
+    """Find the passages that fit *query*, a question or some words, best; the same files give the same answer.
 
-    Passages are ranked by BM25 over the words of the query. Rare words weigh most, identifiers and quoted phrases also
-    count as a whole, and other forms of a word count half. The same files give the same answer. No file is held whole.
-    From 4 MB of files on, the first search writes an index of their words into the workspace, in about the time of
-    reading them (2 to 4 s for 100 MB of text), and later ones read only passages with the rarest words; see
-    docs/lookups.md.
-
-    *query* is a question, or some words. *path* is a file, the lines of a citation, a directory with everything below
-    it, names such as ``tool_result-*.txt``, or several of these; None searches all that was archived or offloaded:
-    transcripts, and tool results in their readable form. *start* is the rank of the first passage to show, from 1, as
-    in an earlier answer. After *timeout_s* seconds the answer has the hits so far. For the other arguments see
-    `buoyline.lookups`.
+    *path* is as for `grep`, but files are searched whole. *start* is the rank of the first passage to show. For the
+    other arguments see `buoyline.lookups`.
 
     Returns:
-        Passages of up to 800 characters, the best first, each with a citation that `read` accepts and its numbered
-        lines. `Answer.total` counts all passages that hold a word of the query, with an index about; up to 4,000 are
-        ranked. `Answer.lines` has the lines in the order of the text.
+        Each passage after ``== path:first-last``. The second row names the rarest words of *query*. `Answer.total` is
+        the number of passages, up to 500.
 
     Raises:
-        ConfigError: *workspace* is no workspace, *query* has no word or over 2,000 characters, *start* is below 1, or
-            *max_tokens* is too small.
-        InvalidNameError: *path* leads out of the workspace or to a hidden file.
+        ConfigError: *query* has no word, or another argument is out of range.
         NotFoundError: There is no such file or session.
-        StorageError: A file cannot be read.
     """
-    require_workspace(workspace)
-    if start < 1:
-        raise ConfigError("start", f"{start} is too small; it counts from 1")
-    if not isinstance(query, str):
-        raise ConfigError("query", f"must be text, not {type(query).__name__}")
-    if len(query) > MAX_QUERY_CHARS:
-        raise ConfigError("query", f"has {len(query):,} characters; give up to {MAX_QUERY_CHARS:,}")
-    words = Words(query)
-    if not words.texts:
-        raise ConfigError("query", "has no word to look for; grep finds other characters")
-    ranking = Ranking(words)
-    unread: Unread = {}
-    ranges = files_to_search(workspace, path, session, unread)
-    stopped_in = _rank(Texts(workspace), ranges, ranking, Deadline(timeout_s), unread)
-    require_some_read(ranges, unread)
-    ranked = [_Passage(candidate) for candidate in ranking.best()]
-    rarest = _rarest(ranking) if start == 1 and max_tokens >= LEAST_TOKENS_TO_NAME else ""
-    row = unread_row(unread, max_tokens)
-    files = len(ranges.keys() - unread)
-    page = _Page(ranking, len(ranked), files, start, stopped_in, Calls(workspace), rarest, row)
-    shown = AnswerBudget(max_tokens, counter).fill(ranked[start - 1 :], page)
-    following = page.following(len(shown))
-    repeated = {"query": query, "path": path if path is None or isinstance(path, str) else [*path], "session": session}
-    return Answer(
-        text=page.text(shown),
-        lines=tuple(line for passage in shown for line in passage.lines()),
-        total=ranking.total,
-        next={**repeated, **following} if following else {},
-        unread=reasons(unread),
-    )
+    words = words_of(query)
+    if not words or start < 1:
+        raise ConfigError("query", "has no word to look for, or start is under 1; grep finds other characters")
+    sources = Sources(workspace, session, live=live)
+    names = [place.name for place in places(sources, path)]
+    ranked, rarest = _ranked(sources, names, words)
+    total = len(ranked)
+    if total < start:
+        which = "further passage" if total else "passage"
+        return Answer(
+            f"[No {which} with a word of the query in {len(names):,} file(s).]\n{sources.unread_row()}", total=total
+        )
+    counts = ", ".join(f"{word} ({count:,})" for word, count in rarest)
+    note = sources.unread_row()
+    if start == 1 and counts and len(words) > 1:
+        note += f"[Rarest words, and in how many passages: {counts}.]\n"
+
+    def frame(rows: Sequence[Row]) -> Frame:
+        end = start + len(rows)
+        heading = f"[Passages {start}-{end - 1} of {total:,}, the best first. {DATA_LABEL}]\n{note}"
+        return Frame(heading, {"start": end} if end <= total else {})
+
+    rows = (_row(sources, passage) for passage in ranked[start - 1 :])
+    return fitted(rows, frame, total=total, max_tokens=max_tokens, counter=counter)
 
 
-def _rank(texts: Texts, ranges: LineRanges, ranking: Ranking, deadline: Deadline, unread: Unread) -> str:
-    """Rank the passages in *ranges*; return the file in which the time was up, or nothing."""
-    from buoyline.lookups.search_index import indexed_passages  # noqa: PLC0415 - SQLite, which only searches need
-
-    indexed = indexed_passages(texts, [path for path in ranges if _ALL in ranges[path]], ranking.words, deadline)
-    ranking.add_unread(indexed.passages, indexed.chars, indexed.unread, indexed.unread_holding)
-    for path in ranges:
-        if path in indexed.files:
-            for chunk, counts in indexed.read.get(path, ()):
-                ranking.add_read(path, chunk, counts)
-            continue
-        with noting_unread(path, unread):
-            if description_of(texts, path) is not None:  # an image has no words
-                continue
-            for place, chunk in enumerate(chunks_of(texts.chunks(path)), 1):
-                if any(first <= chunk.last and chunk.number <= last for first, last in ranges[path]):
-                    ranking.add(path, chunk)
-                if place % _CHUNKS_BETWEEN_LOOKS == 0 and deadline.is_over():
-                    return path
-        if deadline.is_over():
-            return path
-    return indexed.stopped_in
+def words_of(query: str) -> list[str]:
+    """Return quoted phrases, identifiers such as ``order-0042``, words and pairs of characters, each once."""
+    text = query.lower()
+    quoted = [" ".join(_WORD.findall("".join(groups))) for groups in _QUOTED.findall(text)]
+    found = [*quoted, *_COMPOUND.findall(text), *_WORD.findall(_UNSPACED.sub(" ", text)), *_pairs(text)]
+    return list(filter(None, dict.fromkeys(found)))[:_MAX_WORDS]
 
 
-def _rarest(ranking: Ranking) -> str:
-    """Return a row with the words that fewest passages hold, which a `grep` needs, and words that none holds."""
-    held = sorted((count, place) for place, count in enumerate(ranking.holding) if count)[:_RAREST]
-    if len(ranking.holding) == 1 or not held:
-        return ""
-    texts = [visible(text[:_MAX_NAMED_CHARS]) for text in ranking.words.texts]
-    named = ", ".join(f"{texts[place]} ({count:,})" for count, place in held)
-    absent = [text for text, count in zip(texts, ranking.holding, strict=True) if not count][:_RAREST]
-    return f"[Rarest words, and in how many passages: {named}{'; in none: ' if absent else ''}{', '.join(absent)}.]\n"
+def _pairs(text: str, *, is_indexed: bool = False) -> Iterator[str]:
+    """Yield the pairs of characters of scripts without blanks; for the index also the last character alone."""
+    for run in _UNSPACED.findall(text):
+        yield from (run[at : at + 2] for at in range(len(run) if is_indexed else max(len(run) - 1, 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Passage:
-    """The first *chars* characters of a passage; all if that is None."""
-
-    found: Candidate
-    chars: int | None = None
-
-    @property
-    def content(self) -> str:
-        return self.found.chunk.text[: self.chars]
-
-    def shortened(self, chars: int) -> Self:
-        return replace(self, chars=chars)
-
-    def lines(self) -> list[Line]:
-        """Return the lines that are shown, without blank ones at the end."""
-        path, chunk = self.found.path, self.found.chunk
-        texts = self.content.removesuffix("\n").split("\n")
-        while len(texts) > 1 and not texts[-1].strip():
-            texts.pop()
-        return [
-            Line(path, number, 1 if number > chunk.number else chunk.column, text.removesuffix("\r"), is_hit=True)
-            for number, text in enumerate(texts, chunk.number)
-        ]
+def _ranked(
+    sources: Sources, names: Sequence[str], words: Sequence[str]
+) -> tuple[list[Passage], list[tuple[str, int]]]:
+    """Return the best passages, and the rarest words with the number of passages that hold each."""
+    database = sources.index_path(names)
+    if database is not None:
+        try:
+            return _asked(sources, database, names, words)
+        except sqlite3.OperationalError:  # read-only, in use, or full
+            pass
+        except sqlite3.DatabaseError:
+            sources.remove_index()
+    try:
+        return _asked(sources, ":memory:", names, words)
+    except sqlite3.OperationalError as error:
+        if "fts5" not in str(error):
+            raise
+        raise ConfigError("search", "needs a Python whose sqlite3 has FTS5; use grep") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """The text of an answer about *files* files that shows passages from rank *start* on."""
+def _asked(
+    sources: Sources, database: str, names: Sequence[str], words: Sequence[str]
+) -> tuple[list[Passage], list[tuple[str, int]]]:
+    with closing(sqlite3.connect(database, timeout=_LOCKED_S, isolation_level=None)) as db:
+        db.execute("PRAGMA synchronous = OFF")  # whatever a power cut takes is indexed again
+        _update(sources, db, names)
+        spans = {path: last - first + 1 for path, first, last in db.execute("SELECT path, first, last FROM files")}
+        given = {"names": json.dumps(names), "all": spans.keys() == set(names)}
+        counts = {word: db.execute(_COUNT, {**given, "words": _quoted(word)}).fetchone()[0] for word in words}
+        # BM25 gives no weight to a word in more than half of the passages, and ranking one takes 1 us.
+        most = max(sum(spans.values()) // 2, _FEW_PASSAGES)
+        telling = [word for word in words if counts[word] <= most] or words
+        rows = db.execute(_BEST, {**given, "words": " OR ".join(map(_quoted, telling))}).fetchall()
+    rarest = sorted((held for held in counts.items() if held[1]), key=lambda held: (held[1], held[0]))[:_RAREST]
+    alike: Counts[Any] = Counts()
+    ranked: list[tuple[float, int, Passage]] = []
+    for order, (path, number, text, score) in enumerate(rows):
+        low = text.lower()
+        kind = path, frozenset(word for word in words if word in low)
+        ranked.append((score * _ALIKE ** alike[kind], order, Passage(path, number, text)))
+        alike[kind] += 1
+    return [passage for *_, passage in sorted(ranked)], rarest
 
-    ranking: Ranking
-    ranked: int
-    files: int
-    start: int
-    stopped_in: str
-    calls: Calls
-    rarest: str
-    unread: str
 
-    def frame(self) -> str:
-        return self._heading(self.ranked) + self._footer(0)
+def _quoted(word: str) -> str:
+    return f'"{word}"*' if _UNSPACED.fullmatch(word) and len(word) == 1 else f'"{word}"'
 
-    def row(self, passage: _Passage) -> str:
-        """Return a passage below its citation and its call or speaker, if it begins within one."""
-        path, whole = passage.found.path, replace(passage, chars=None).lines()
-        citation = f"== {shown_path(path)}:{whole[0].number}-{whole[-1].number}\n"
-        owner = NOBODY if whole[0].content.startswith(_HEADINGS) else self.calls.owner(path, whole[0].number)
-        who = f"@ {owner.label}\n" if owner.label else ""
-        lines = "".join(f"{line.label}\t{line.text}\n" for line in passage.lines())
-        return citation + who + lines + ("" if passage.content == passage.found.chunk.text else _CUT)
 
-    def text(self, passages: Sequence[_Passage]) -> str:
-        return self._heading(len(passages)) + "".join(map(self.row, passages)) + self._footer(len(passages))
+def _update(sources: Sources, db: sqlite3.Connection, names: Sequence[str]) -> None:
+    """Index new and changed files, and forget those that are gone."""
+    versions = {name: sources.version(name) for name in names}
+    if not _is_made(db) or _outdated(sources, db, versions):
+        db.execute("BEGIN IMMEDIATE")
+        with db:  # another process may have been here in between
+            for statement in () if _is_made(db) else _SCHEMA:
+                db.execute(statement)
+            for path in _outdated(sources, db, versions):
+                for span in db.execute("SELECT first, last FROM files WHERE path = ?", [path]).fetchall():
+                    db.execute("DELETE FROM passages WHERE rowid BETWEEN ? AND ?", span)
+                    db.execute("DELETE FROM files WHERE path = ?", [path])
+                if path in versions:
+                    _add(sources, db, path, versions[path])
 
-    def following(self, count: int) -> dict[str, Any]:
-        end = self.start + count
-        return {"start": end} if end <= self.ranked else {}
 
-    def _heading(self, count: int) -> str:
-        files = f"{self.files:,} file" + ("" if self.files == 1 else "s")
-        if self.start > self.ranked or not count:
-            further = "further " if self.ranked else ""
-            return f"[No {further}passage with a word of the query in {files}{self._until()}.]\n{self.unread}"
-        shown = f"{self.start}-{self.start + count - 1} of {self.ranking.total} with words of the query"
-        return f"[Passages {shown} in {files}, the best first. {DATA_LABEL}]\n{self.unread}{self.rarest}"
+def _is_made(db: sqlite3.Connection) -> bool:
+    found: int = db.execute("PRAGMA user_version").fetchone()[0]
+    return found == _VERSION
 
-    def _footer(self, count: int) -> str:
-        time = f"[Not all was searched{self._until()}.]\n" if self.stopped_in and count else ""
-        return time + cut_row(self.following(count))
 
-    def _until(self) -> str:
-        if not self.stopped_in:
-            return ""
-        return f": the time was up in {shown_path(self.stopped_in)}; search fewer files at once"
+def _outdated(sources: Sources, db: sqlite3.Connection, versions: Mapping[str, str]) -> list[str]:
+    known = dict(db.execute("SELECT path, version FROM files"))
+    gone = [path for path in known if path not in versions and not sources.version(path)]
+    return gone + [path for path in versions if known.get(path) != versions[path]]
+
+
+def _add(sources: Sources, db: sqlite3.Connection, path: str, version: str) -> None:
+    row = first = db.execute("SELECT coalesce(max(last), 0) + 1 FROM files").fetchone()[0]
+    try:
+        for row, (number, text) in enumerate(passages(sources.blocks(path)), first):
+            pairs = " ".join(_pairs(text.lower(), is_indexed=True))
+            db.execute(_INSERT, (row, text, pairs, path, number))
+    except StorageError as error:
+        sources.unread[path] = str(error.strerror)
+        version = ""  # the next search tries again
+    db.execute("INSERT INTO files VALUES (?, ?, ?, ?)", [path, version, first, row])
+
+
+def passages(blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    """Yield whole lines of up to 800 characters, each with the number of the first; a longer line alone.
+
+    They end before a heading (those of the transcript included), after a blank line, else after a line.
+    """
+    number = 1
+    for block in blocks:
+        text, start = block.decode("utf-8", "replace"), 0
+        while start < len(text):
+            end = _end(text, start)
+            passage = text[start:end]
+            if passage.strip():
+                yield number, passage
+            number += passage.count("\n")
+            start = end
+
+
+def _end(text: str, start: int) -> int:
+    most = start + MAX_CHUNK_CHARS
+    heading = text.find("\n#", start + _BEFORE_HEADING_CHARS, most + 1) + 1
+    blank = text.find("\n\n", start + _BEFORE_BLANK_CHARS, most) + 2
+    joints = [joint for joint, least in ((heading, 1), (blank, 2)) if joint >= least]
+    if joints:
+        return min(joints)
+    if len(text) <= most:
+        return len(text)
+    return text.rfind("\n", start, most) + 1 or text.find("\n", most) + 1 or len(text)
+
+
+def _row(sources: Sources, passage: Passage) -> Row:
+    lines = passage.text.removesuffix("\n").split("\n")
+    found = tuple(Line(passage.path, number, shown(line)) for number, line in enumerate(lines, passage.number))
+    at, label = sources.heading(passage.path, passage.number)
+    if at and at != passage.number:
+        label = next((shown(line) for _, line in numbered(sources.blocks(passage.path), ((at, at),))), "").lstrip("# ")
+    head = f"== {passage.path}:{passage.number}-{found[-1].number}\n" + (f"@ {label}\n" if label else "")
+    return Row(head + "".join(f"{line.number}\t{line.text}\n" for line in found), found)

@@ -167,10 +167,6 @@ class Files(Protocol):
         """
         return {}
 
-    def is_named_elsewhere(self, name: str, /) -> bool:  # noqa: ARG002 - for a disk
-        """Return whether the file *name* has another final name, which may be outside of the workspace."""
-        return False
-
 
 class ReadableWorkspace(Protocol):
     """A workspace, for reading. `LocalWorkspace` and `MemoryWorkspace` implement it."""

@@ -30,8 +30,6 @@ GC_LOCK: Final = ".locks/gc.lock"
 SEARCH: Final = ".search"
 """A cache of searches: nothing in it is needed, and it is removed with a session."""
 
-SEARCH_INDEX: Final = ".search/words.sqlite"
-
 SESSION_FILE: Final = "session.json"
 CONTEXT_FILE: Final = "context.jsonl"
 JOURNAL_FILE: Final = "journal.jsonl"

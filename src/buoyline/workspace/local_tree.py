@@ -218,19 +218,6 @@ class LocalTree(Files):
                 return {str(path): (status.st_dev, status.st_ino)}
         return found
 
-    def is_named_elsewhere(self, name: str) -> bool:
-        """Return whether the regular file *name* has a further hard link, which may be outside of the workspace.
-
-        The temporary name under which it was just published does not count.
-        """
-        status = self.status(name)
-        if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink == 1:
-            return False
-        links = [
-            entry for entry, other in self.entries(name.rpartition("/")[0]).items() if other.st_ino == status.st_ino
-        ]
-        return status.st_nlink != 1 + sum(entry.startswith(TEMPORARY_PREFIX) for entry in links)
-
     def publish(self, name: str, chunks: Iterable[bytes]) -> bool:
         """Create file *name* with the given content, complete or not at all, and durable on return.
 
