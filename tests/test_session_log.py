@@ -498,3 +498,29 @@ def _parts(found: Sequence[Sequence[str]]) -> Iterator[tuple[int, int]]:
         if at == len(found) or found[at][:2] != found[start][:2]:
             yield int(found[start][1]), at - start
             start = at
+
+
+def test_who_reads_while_others_write_never_takes_it_for_damage(tmp_path: Path) -> None:
+    writer, errors = opened(tmp_path), list[Exception]()
+    writer.append([message("one")])
+    is_done = threading.Event()
+
+    def write() -> None:
+        while not is_done.is_set():
+            writer.note_forms([NewForm(0, {"role": "user", "content": "form"})])
+            writer.append([message("more"), message("more")])
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(100):
+            reader = handle(tmp_path)
+            state = reader.load()
+            try:
+                assert len(reader.read(range(state.end))) % 2 == 1
+            except CorruptError as error:
+                errors.append(error)
+    finally:
+        is_done.set()
+        thread.join()
+    assert errors == []

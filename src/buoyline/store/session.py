@@ -18,8 +18,10 @@ from typing import Any, NoReturn
 
 from buoyline.errors import ConfigError, CorruptError, FormatVersionError, StaleWindowError, StorageError
 from buoyline.messages import spell
+from buoyline.messages.payloads import put_back
 from buoyline.messages.times import now
 from buoyline.store import layout
+from buoyline.store.blobs import get_blob
 from buoyline.store.disk import Disk, OpenFile
 from buoyline.store.documents import ensure_workspace
 from buoyline.store.log import Damage, Facts, Log, LogLine, Tail, body_of, has_lost_line_ends
@@ -118,18 +120,14 @@ class Session:
             FormatVersionError: Another version of buoyline wrote it.
         """
         self._forget()
-        tails: list[Tail] = []
-        for log in (self._records, self._messages):
-            tail = Tail(0, {}, 0)
-            try:
-                with self.disk.opened(log.name) as file:
-                    tail = log.look(file)
-                    log.accept(file, tail, is_synced=False)
-            except StorageError as error:
-                if error.errno != errno.ENOENT:
-                    raise
-            tails.append(tail)
-        self._require_all(*tails)
+        known = -1
+        while True:
+            records, messages = self._looked(self._records), self._looked(self._messages)
+            # A record that a line names was there before the line: if it is not, a writer was at work in between.
+            if messages.facts.get("s", 0) <= records.count or records.count == known:
+                break
+            known = records.count
+        self._require_all(records, messages)
         self._fold(0)
         return self.state
 
@@ -147,6 +145,16 @@ class Session:
             line_of(found[n], forms[self.state.forms[n]] if n in self.state.forms else None, keys.get(n, ()))
             for n in wanted
         ]
+
+    def with_payloads(self, line: Line) -> dict[str, Any]:
+        """Return a message as it came, its payloads in the place of their references.
+
+        Raises:
+            CorruptError: A payload is damaged.
+            StorageError: A payload is missing.
+        """
+        found: dict[str, Any] = put_back(line.value, line.refs, lambda reference: get_blob(self.disk, reference))
+        return found
 
     def keys(self) -> list[Keys]:
         """Return what identifies each message of the session, those of damaged lines left out."""
@@ -172,11 +180,8 @@ class Session:
 
     def summaries(self) -> list[dict[str, Any]]:
         """Return the summaries in order, each with its number as ``n``; damaged ones are left out."""
-        if self.disk.status(self._summaries.name) is None:
-            return []
-        with self.disk.opened(self._summaries.name) as file:
-            if not self._summaries.knows(file):
-                self._summaries.accept(file, self._summaries.look(file), is_synced=False)
+        if not self._summaries.is_synced:
+            self._looked(self._summaries)
         return [line.value for line in self._summaries.lines()]
 
     def damage(self) -> list[Damage]:
@@ -276,6 +281,18 @@ class Session:
             finally:
                 self._note_uncut(file)
             return line.number
+
+    def _looked(self, log: Log) -> Tail:
+        """Take over what a log holds; one that is not there is empty."""
+        try:
+            with self.disk.opened(log.name) as file:
+                tail = log.look(file)
+                log.accept(file, tail, is_synced=False)
+                return tail
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return Tail(0, {}, 0)
 
     # The way of a write.
 
