@@ -27,7 +27,7 @@ def put_blob(disk: Disk, payload: bytes, media_type: str) -> str:
     if not disk.publish(name, (payload,)):
         found = disk.read(name)
         if found == payload:
-            disk.touch(name)
+            disk.freshen(name)
         else:
             disk.make_directory(f"{layout.DATA}/{layout.TORN}")
             disk.publish(f"{layout.DATA}/{layout.torn_name(name.removeprefix('data/'), 0, found)}", (found,))

@@ -334,7 +334,7 @@ class Disk:
         for directory in {old.rpartition("/")[0], new.rpartition("/")[0]}:
             self.sync_directory(directory)
 
-    def touch(self, name: str) -> None:
+    def freshen(self, name: str) -> None:
         """Set the time of the last change of *name* to now: gc spares what is new."""
         with self._parent(name) as (parent, last), _translated(self.path(name)):
             os.utime(last, dir_fd=parent, follow_symlinks=False)

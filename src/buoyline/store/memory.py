@@ -143,7 +143,7 @@ class MemoryDisk(Disk):
                     self._files[renamed] = self._files.pop(name)
                     self._times_ns[renamed] = self._times_ns.pop(name)
 
-    def touch(self, name: str) -> None:
+    def freshen(self, name: str) -> None:
         """Set the time of *name* to now."""
         with self._guard:
             self._found(name)

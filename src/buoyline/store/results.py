@@ -132,7 +132,7 @@ class Results:
             if staged.publish_as(path):
                 return name
             if self._is_same(path, staged):
-                self._disk.touch(path)
+                self._disk.freshen(path)
                 return name
         raise CorruptError(self._disk.path(path), "is not the tool result that belongs there; move it away")
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, cast
 
 from buoyline.errors import ToolOutputError
 from buoyline.messages import Text, ToolResult
@@ -15,6 +15,7 @@ from buoyline.offloader.protocol import StoredResult, ToolOutput
 from buoyline.previews.source import BlockCutter, decoded
 from buoyline.store.redaction import Redaction
 from buoyline.store.results import Results, StagedResult
+from buoyline.store.threads import in_thread
 
 HELD_BYTES = 1 << 20
 """Output up to here is a message like any other; above, it goes to a file while it arrives."""
@@ -28,8 +29,6 @@ _GATHERED_S = 0.02
 
 _END: Final = object()
 _NOT_IN_PIECES = (str, bytes, bytearray, memoryview, dict)
-
-T = TypeVar("T")
 
 
 class Collected(NamedTuple):
@@ -72,9 +71,9 @@ async def collected(
             if not keep_partial:
                 raise
             failure = error
-        return await _finished(lambda: collecting.end(failure))
+        return await in_thread(lambda: collecting.end(failure))
     finally:
-        await _finished(collecting.discard)
+        await in_thread(collecting.discard)
 
 
 class _Collecting:
@@ -100,7 +99,7 @@ class _Collecting:
                 )
                 raise ToolOutputError(self._call_id, reason)
         elif blocks:
-            await _finished(lambda: self._write(blocks))
+            await in_thread(lambda: self._write(blocks))
 
     def end(self, failure: BaseException | None) -> Collected:
         rest = self._cutter.rest()
@@ -192,13 +191,3 @@ def _gather(iterator: Iterator[Any], gathered: list[Any]) -> None:
             return
         gathered.append(chunk)
         size += len(chunk) if isinstance(chunk, (str, bytes)) else 1
-
-
-async def _finished(work: Callable[[], T]) -> T:
-    """Run *work* in a thread and wait for its end before a cancellation is raised."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
