@@ -466,12 +466,12 @@ def _stored_text(session: Session, record: dict[str, Any]) -> str:
     """Return the text of a result, all of whose files are as its record says."""
     texts = list[str]()
     for name, size_bytes, crc in record["files"]:
+        if name.startswith("data/"):
+            get_blob(session.disk, reference_to(name))
+            continue
         content = session.disk.read(f"{session.name}/{name}")
         assert (len(content), f"{zlib.crc32(content):08x}") == (size_bytes, crc)
         texts.append(content.decode())
-    for part in record["parts"]:
-        if "path" in part:
-            get_blob(session.disk, reference_to(part["path"]))
     return texts[0]
 
 
