@@ -21,12 +21,18 @@ from buoyline.store.documents import ensure_workspace, write_document
 from buoyline.store.results import Results
 from buoyline.store.session import Session
 from buoyline.store.state import ContextRecord, NewForm, NewLine
+from buoyline.store.workspace import Workspace
 from buoyline.upkeep.gc import collect
 from buoyline.upkeep.repair import repair
 from buoyline.upkeep.verify import verify
-from buoyline.upkeep.watching import MessagesAdded, SessionCreated, SessionRemoved, watch
+from buoyline.upkeep.watching import MessagesAdded, SessionCreated, SessionRemoved, past_events, watch
 
 DAY_S = 86_400.0
+
+
+def of(disk: Disk) -> Workspace:
+    """The workspace of a disk."""
+    return Workspace(disk, lock_timeout_s=5.0, redact=None, shown_as=str(disk.root))
 
 
 def written(root: Path, *session_ids: str) -> Disk:
@@ -78,7 +84,7 @@ def disk(tmp_path: Path) -> Disk:
 
 
 def test_a_whole_workspace_is_sound_and_read_once(disk: Disk) -> None:
-    report = verify(disk)
+    report = verify(of(disk))
     assert not report.findings
     assert (report.sessions, report.blobs) == (1, 4)
 
@@ -95,18 +101,18 @@ def test_no_changed_byte_of_what_was_written_goes_unseen(disk: Disk) -> None:
             end = 1
         for offset in sorted({0, end - 1, *(drawn.randrange(end) for _ in range(12))} if end > 0 else ()):
             path.write_bytes(whole[:offset] + bytes([whole[offset] ^ 1 << drawn.randrange(8)]) + whole[offset + 1 :])
-            assert not verify(disk).is_sound, f"byte {offset} of {path.name}"
+            assert not verify(of(disk)).is_sound, f"byte {offset} of {path.name}"
         path.write_bytes(whole)
-    assert verify(disk).is_sound
+    assert verify(of(disk)).is_sound
 
 
 def test_each_missing_file_and_each_file_with_another_end_is_seen(disk: Disk) -> None:
     for path in files(disk.root / "sessions"):
         whole = path.read_bytes()
         path.unlink()
-        assert not verify(disk).is_sound, path.name
+        assert not verify(of(disk)).is_sound, path.name
         path.write_bytes(whole[:-1])
-        findings = verify(disk).findings
+        findings = verify(of(disk)).findings
         assert findings, path.name
         path.write_bytes(whole)
 
@@ -119,7 +125,7 @@ def test_garbage_in_any_file_ends_no_verification(disk: Disk) -> None:
         whole = path.read_bytes()
         for _ in range(5):
             path.write_bytes(drawn.choice([b"", b"\n\n", b"{", drawn.randbytes(300), whole + b"\x00" * 9, whole[9:]]))
-            verify(disk)
+            verify(of(disk))
         path.write_bytes(whole)
 
 
@@ -135,7 +141,7 @@ def test_a_writer_at_work_is_not_taken_for_damage(disk: Disk) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        found = [verify(disk).findings for _ in range(8)]
+        found = [verify(of(disk)).findings for _ in range(8)]
     finally:
         is_over.set()
         writer.join()
@@ -148,7 +154,7 @@ def test_what_a_crash_leaves_is_a_note(disk: Disk) -> None:
         file.write(b'{"role": "user", "cont')
     (session / ".tmp-1").write_bytes(b"half")
     (session / "tool_result-late.txt").write_bytes(b"no line names it")
-    report = verify(disk)
+    report = verify(of(disk))
     assert report.is_sound
     assert {finding.kind for finding in report.findings} == {"torn", "leftover", "unnamed-result"}
 
@@ -168,21 +174,21 @@ def test_all_that_is_damaged_comes_back_from_a_copy(disk: Disk, tmp_path: Path, 
         else:
             at = drawn.randrange(len(whole) // 2)
             path.write_bytes(whole[:at] + b"\xff" + whole[at + 1 :])
-    planned = repair(disk, Disk(copy), dry_run=True)
+    planned = repair(of(disk), of(Disk(copy)), dry_run=True)
     assert not planned.remaining.is_sound
-    done = repair(disk, Disk(copy))
+    done = repair(of(disk), of(Disk(copy)))
     assert done.remaining.is_sound
     assert done.actions == planned.actions
     for path in files(copy / "sessions") + files(copy / "data"):
         assert (disk.root / path.relative_to(copy)).read_bytes() == path.read_bytes()
-    assert not repair(disk, Disk(copy)).actions
+    assert not repair(of(disk), of(Disk(copy))).actions
 
 
 def test_without_a_copy_a_lost_message_leaves_a_placeholder_with_its_number(disk: Disk) -> None:
     path = disk.root / "sessions/s1/context.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join((*lines[:4], b"garbage\n", *lines[5:])))
-    repair(disk)
+    repair(of(disk))
     session = Session(disk, "s1")
     session.open()
     assert session.state.end == 9
@@ -200,11 +206,11 @@ def test_a_damaged_copy_or_one_of_another_session_makes_nothing_worse(disk: Disk
     result.write_bytes(b"damaged")
     for path in files(other.root / "sessions"):
         path.write_bytes(path.read_bytes()[:-9] + b"different")
-    repair(disk, other)
+    repair(of(disk), of(other))
     assert result.read_bytes() == b"damaged"
     result.write_bytes(before[result])
     assert {path: path.read_bytes() for path in files(disk.root)} == before
-    assert verify(disk).is_sound
+    assert verify(of(disk)).is_sound
 
 
 # gc
@@ -228,15 +234,15 @@ def test_old_sessions_go_with_their_payloads_and_nothing_else(tmp_path: Path) ->
     for session_id in ("shared", "new"):
         Session(disk, session_id).note_result({"key": "k2", **record})
     before = {path.name for path in (disk.root / "data").iterdir()}
-    planned = collect(disk, older_than_s=30 * DAY_S)
+    planned = collect(of(disk), older_than_s=30 * DAY_S)
     assert planned.sessions == [("old", "age")]
     assert {path.name for path in (disk.root / "data").iterdir()} == before
-    done = collect(disk, older_than_s=30 * DAY_S, dry_run=False)
+    done = collect(of(disk), older_than_s=30 * DAY_S, dry_run=False)
     assert (done.sessions, done.blobs, done.freed_bytes) == (planned.sessions, planned.blobs, planned.freed_bytes)
     assert len(before) - len(list((disk.root / "data").iterdir())) == len(done.blobs) == 4
     assert get_blob(disk, shared) == b"shared"
-    assert verify(disk).is_sound
-    assert not collect(disk, older_than_s=30 * DAY_S, dry_run=False).sessions
+    assert verify(of(disk)).is_sound
+    assert not collect(of(disk), older_than_s=30 * DAY_S, dry_run=False).sessions
 
 
 @pytest.mark.parametrize(("limits", "going"), [({"keep": 1}, ["b", "a"]), ({"max_bytes": 45_000}, ["a"]), ({}, [])])
@@ -248,29 +254,29 @@ def test_sessions_go_by_count_and_size_the_oldest_first(
     for session_id in "abc":
         write_session(disk, session_id)
         aged(disk.root, 2)
-    assert [session_id for session_id, _ in collect(disk, **limits).sessions] == going  # type: ignore[arg-type]
+    assert [session_id for session_id, _ in collect(of(disk), **limits).sessions] == going  # type: ignore[arg-type]
 
 
 def test_what_is_young_or_in_use_stays(disk: Disk) -> None:
-    assert not collect(disk, keep=0, dry_run=False).sessions
+    assert not collect(of(disk), keep=0, dry_run=False).sessions
     aged(disk.root, 2)
     with disk.locked("sessions/s1/context.jsonl", 1.0):
-        report = collect(disk, keep=0, dry_run=False)
+        report = collect(of(disk), keep=0, dry_run=False)
     assert report.in_use == ["s1"]
-    assert verify(disk).is_sound
+    assert verify(of(disk)).is_sound
 
 
 def test_leftovers_go_after_the_grace_and_unowned_payloads_if_asked(disk: Disk) -> None:
     (disk.root / "sessions/s1/.tmp-1").write_bytes(b"half")
     (disk.root / "sessions/s1/tool_result-late.txt").write_bytes(b"no line names it")
     unowned = put_blob(disk, b"nobody", "image/png").removeprefix("workspace:///")
-    assert not collect(disk, dry_run=False).files
+    assert not collect(of(disk), dry_run=False).files
     aged(disk.root, 2)
-    report = collect(disk, dry_run=False)
+    report = collect(of(disk), dry_run=False)
     assert {Path(name).name for name in report.files} == {".tmp-1", "tool_result-late.txt"}
     assert report.unowned == [unowned]
-    assert collect(disk, unowned=True, dry_run=False).blobs == [unowned]
-    assert not verify(disk).findings
+    assert collect(of(disk), unowned=True, dry_run=False).blobs == [unowned]
+    assert not verify(of(disk)).findings
 
 
 def test_a_run_that_fails_anywhere_is_completed_by_the_next(tmp_path: Path) -> None:
@@ -281,14 +287,14 @@ def test_a_run_that_fails_anywhere_is_completed_by_the_next(tmp_path: Path) -> N
         aged(disk.root, 2)
         disk.left = step
         try:
-            collect(disk, keep=0, dry_run=False)
+            collect(of(disk), keep=0, dry_run=False)
         except BuoylineError:
             disk.left = 1_000
-            report = verify(disk)
+            report = verify(of(disk))
             assert not [one for one in report.findings if one.severity == "damage"]
-            collect(disk, keep=0, dry_run=False)
+            collect(of(disk), keep=0, dry_run=False)
             aged(disk.root, 2)  # what the killed run had put aside came back as new
-            collect(disk, keep=0, dry_run=False)
+            collect(of(disk), keep=0, dry_run=False)
         else:
             break
         assert not files(disk.root / "sessions") + files(disk.root / "data"), step
@@ -326,7 +332,7 @@ def test_no_reference_dangles_while_sweeps_and_writers_race(tmp_path: Path) -> N
 
     def sweep() -> None:
         while not is_over.is_set():
-            collect(disk, keep=5, grace_s=0.05, unowned=True, dry_run=False)
+            collect(of(disk), keep=5, grace_s=0.05, unowned=True, dry_run=False)
 
     writers = [threading.Thread(target=write, args=(name,)) for name in "xy"]
     sweeper = threading.Thread(target=sweep)
@@ -355,7 +361,7 @@ async def test_a_listener_hears_each_thing_once_and_in_order(tmp_path: Path) -> 
             for _ in range(20):
                 session.append([NewLine({"role": "user", "content": "more"})] * 3)
 
-    async with aclosing(watch(disk, past=True)) as events:
+    async with aclosing(watch(of(disk), past=True)) as events:
         writing = asyncio.create_task(asyncio.to_thread(write))
         async for event in events:
             heard.append(event)
@@ -383,10 +389,17 @@ async def test_a_damaged_line_is_passed_over_and_an_end_is_quick(disk: Disk) -> 
     path.write_bytes(path.read_bytes().replace(b"stub of", b"stab of", 1))
     began = time.monotonic()
     seen = list[object]()
-    async with aclosing(watch(disk, "s1", past=True)) as events:
+    async with aclosing(watch(of(disk), "s1", past=True)) as events:
         async for event in events:
             seen.append(event)
             if len(seen) == 6:
                 break
     assert {type(event).__name__ for event in seen} >= {"SessionCreated", "MessagesAdded"}
     assert time.monotonic() - began < 30
+
+
+def test_past_events_are_what_a_listener_would_have_heard(disk: Disk) -> None:
+    kinds = [type(event).__name__ for event in past_events(of(disk))]
+    assert kinds.count("SessionCreated") == kinds.count("SummaryWritten") == 1
+    assert (kinds.count("MessagesAdded"), kinds.count("ResultStored")) == (5, 4)
+    assert past_events(of(disk), "another") == []

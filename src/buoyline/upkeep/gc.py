@@ -16,6 +16,7 @@ from buoyline.store import layout
 from buoyline.store.disk import Disk
 from buoyline.store.documents import check_workspace
 from buoyline.store.session import Session, session_id_in
+from buoyline.store.workspace import Workspace
 from buoyline.upkeep.verify import DIGEST, directories_of, named_by, walk
 
 GRACE_S: Final = 86_400.0
@@ -55,7 +56,7 @@ class _Use(NamedTuple):
 
 
 def collect(
-    disk: Disk,
+    workspace: Workspace,
     *,
     older_than_s: float | None = None,
     keep: int | None = None,
@@ -68,7 +69,7 @@ def collect(
     """Remove sessions by age, count or size, and what nothing refers to. After a kill the next run does the rest.
 
     Args:
-        disk: The workspace.
+        workspace: On disk, or in memory.
         older_than_s: Remove sessions that nobody has written to for so long.
         keep: Keep at most so many, the newest.
         max_bytes: Keep the newest sessions that fit into so many bytes.
@@ -81,6 +82,7 @@ def collect(
         NotFoundError: There is no workspace.
         CorruptError: A session cannot be read, so nobody knows what it refers to; no payload was removed.
     """
+    disk = workspace.disk
     check_workspace(disk)
     now_s = time.time()
     sweep = _Sweep(disk, now_s - grace_s, dry_run=dry_run, on_progress=on_progress or (lambda _: None))

@@ -19,6 +19,7 @@ from buoyline.store.disk import Disk
 from buoyline.store.documents import check_workspace, workspace_file
 from buoyline.store.log import Log, LogLine, encode
 from buoyline.store.session import Session, session_id_in
+from buoyline.store.workspace import Workspace
 from buoyline.upkeep.findings import IntegrityReport
 from buoyline.upkeep.verify import LOCK_TIMEOUT_S, directories_of, named_by, verify
 
@@ -46,11 +47,11 @@ class RepairReport:
     remaining: IntegrityReport
 
 
-def repair(disk: Disk, copy: Disk | None = None, *, dry_run: bool = False) -> RepairReport:
+def repair(workspace: Workspace, copy: Workspace | None = None, *, dry_run: bool = False) -> RepairReport:
     """Repair a workspace, as far as possible.
 
     Args:
-        disk: The workspace. Nobody should write to it meanwhile.
+        workspace: Nobody should write to it meanwhile.
         copy: A copy of it, of any age. The logs of a session come from it only if it is the same session.
         dry_run: Change nothing; the report has the same actions.
 
@@ -59,12 +60,12 @@ def repair(disk: Disk, copy: Disk | None = None, *, dry_run: bool = False) -> Re
         LockTimeout: A session is in use.
         StorageError: The file system refused. What was done until then is whole; repeat it.
     """
-    mending = _Mending(disk, copy, dry_run=dry_run)
+    mending = _Mending(workspace.disk, None if copy is None else copy.disk, dry_run=dry_run)
     mending.workspace_file()
-    for directory in directories_of(disk):
+    for directory in directories_of(workspace.disk):
         mending.session(directory)
     mending.data()
-    return RepairReport(tuple(mending.actions), verify(disk))
+    return RepairReport(tuple(mending.actions), verify(workspace))
 
 
 class _Mending:

@@ -20,6 +20,7 @@ from buoyline.store.disk import Disk
 from buoyline.store.documents import check_workspace, document_names, read_document
 from buoyline.store.session import Session, session_id_in
 from buoyline.store.state import stored_from_json
+from buoyline.store.workspace import Workspace
 from buoyline.upkeep.findings import Finding, IntegrityReport
 
 LOCK_TIMEOUT_S = 5.0
@@ -45,12 +46,12 @@ class Named(NamedTuple):
 
 
 def verify(
-    disk: Disk, sessions: Collection[str] | None = None, *, on_progress: OnProgress | None = None
+    workspace: Workspace, sessions: Collection[str] | None = None, *, on_progress: OnProgress | None = None
 ) -> IntegrityReport:
     """Check a workspace: logs, results, views, arguments, transcripts, citations and payloads.
 
     Args:
-        disk: The workspace.
+        workspace: On disk, or in memory.
         sessions: Ids of the sessions to check; all by default. Unreferenced payloads are then not looked for.
         on_progress: Called with the bytes of each piece that was read.
 
@@ -58,6 +59,7 @@ def verify(
         NotFoundError: There is no workspace, or one of the *sessions* is not in it.
         FormatVersionError: It has another format.
     """
+    disk = workspace.disk
     check = _Check(disk, on_progress or (lambda _: None))
     try:
         check_workspace(disk)

@@ -18,6 +18,7 @@ from buoyline.store import layout
 from buoyline.store.disk import Disk
 from buoyline.store.log import facts_in, value_in
 from buoyline.store.session import session_id_in
+from buoyline.store.workspace import Workspace
 
 POLL_S = 1.0
 """A look this often, even if the system sends no notices, as on network file systems."""
@@ -88,18 +89,24 @@ class SummaryWritten:
 WorkspaceEvent: TypeAlias = SessionCreated | MessagesAdded | ResultStored | SummaryWritten | SessionRemoved
 
 
-async def watch(disk: Disk, session_id: str = "", *, past: bool = False) -> AsyncGenerator[WorkspaceEvent]:
+async def watch(workspace: Workspace, session_id: str = "", *, past: bool = False) -> AsyncGenerator[WorkspaceEvent]:
     """Yield an event for whatever any process writes, until it is closed or cancelled.
 
     Args:
-        disk: The workspace, which need not exist yet.
+        workspace: It need not exist yet.
         session_id: Only this session; all by default.
         past: Begin with what is there already.
     """
-    watcher = _Watcher(disk, layout.session_directory(session_id) if session_id else "", past=past)
-    async for _ in _notices(disk):
+    watcher = _Watcher(workspace.disk, session_id, past=past)
+    async for _ in _notices(workspace.disk):
         for event in await asyncio.to_thread(lambda: list(watcher.look())):
             yield event
+
+
+def past_events(workspace: Workspace, session_id: str = "") -> list[WorkspaceEvent]:
+    """Return the events of what is there, by time; of all sessions, or of one. Blocks."""
+    found = list(_Watcher(workspace.disk, session_id, past=True).look())
+    return sorted(found, key=lambda event: event.time)
 
 
 async def _notices(disk: Disk) -> AsyncGenerator[None]:
@@ -114,8 +121,9 @@ async def _notices(disk: Disk) -> AsyncGenerator[None]:
 
 
 class _Watcher:
-    def __init__(self, disk: Disk, only: str, *, past: bool) -> None:
-        self._disk, self._only, self._is_past = disk, only, past
+    def __init__(self, disk: Disk, session_id: str, *, past: bool) -> None:
+        self._disk, self._is_past = disk, past
+        self._only = layout.session_directory(session_id) if session_id else ""
         self._followed: dict[str, _Followed] = {}
 
     def look(self) -> Iterator[WorkspaceEvent]:
