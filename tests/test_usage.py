@@ -76,6 +76,7 @@ RESPONSES: dict[str, Any] = {
             "cache_creation_input_tokens": 97,
         }
     },
+    "ollama": {"model": "qwen3", "done": True, "prompt_eval_count": 1_000, "eval_count": 20},
     "ours": Usage(1_000, 20),
     "ours in a response": {"usage": Usage(1_000, 20)},
 }
@@ -137,8 +138,8 @@ def test_a_response_may_name_its_model(response: object, model: str) -> None:
 
 @pytest.mark.parametrize(
     "response",
-    [None, {"usage": None}, {**CHAT_COMPLETION, "usage": None}, SimpleNamespace(usage=None)],
-    ids=["None", "no usage", "a stream", "object"],
+    [None, {**CHAT_COMPLETION, "usage": None}, SimpleNamespace(usage=None), SimpleNamespace(prompt_eval_count=None)],
+    ids=["None", "a stream", "object", "a piece of Ollama's"],
 )
 def test_a_response_may_hold_no_usage(response: object) -> None:
     assert usage_of(response) is None

@@ -53,6 +53,7 @@ _FORMS = (
     _Form(("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"), "outputTokens"),
     _Form(("prompt_token_count",), "candidates_token_count"),
     _Form(("promptTokenCount",), "candidatesTokenCount"),
+    _Form(("prompt_eval_count",), "eval_count"),
 )
 _CACHED = (
     ("prompt_tokens_details", "cached_tokens"),
@@ -71,15 +72,16 @@ _CACHE_WRITES = (
 )
 """Ways to the fields with the tokens that were read from a cache, and written to one."""
 
-_HOLDERS = ("usage", "usage_metadata", "usageMetadata")
+# Ollama has its counts in the response itself, and none in the pieces of a stream but the last.
+_HOLDERS = ("usage", "usage_metadata", "usageMetadata", "prompt_eval_count")
 
 
 def usage_of(response: object) -> Usage | None:
     """Read the usage from a provider's response, or from the usage object in it.
 
     Known are OpenAI's chat completions and responses (and compatible ones), Anthropic, Bedrock and Strands,
-    Gemini, and LangChain's ``usage_metadata``, as objects or as JSON. Their packages are not imported. A `Usage` is
-    returned as it is.
+    Gemini, Ollama, and LangChain's ``usage_metadata``, as objects or as JSON. Their packages are not imported. A
+    `Usage` is returned as it is.
 
     Returns:
         The usage; None if the response has a field for it but no value, as in a stream that was not asked for it.
