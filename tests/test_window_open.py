@@ -6,6 +6,7 @@ import pytest
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import ConfigError, MessageError
+from buoyline.window.follower import Followed
 
 
 async def test_a_session_is_begun_and_continued_by_the_same_call(tmp_path: Path) -> None:
@@ -52,4 +53,11 @@ async def test_a_response_is_one_message_whose_items_are_handed_out_flat(tmp_pat
         assert window.messages == items
         items.append({"role": "assistant", "content": "One file."})
         assert (await window.follow(items)).added == 1
+        assert await window.prepare() == items
+        items += [{"role": "assistant", "content": "I read it."}, {**thought, "id": "rs_2"}, {**call, "call_id": "c2"}]
+        assert await window.follow(items) == Followed(1)
+        assert await window.prepare() == items
+    async with await ContextWindow.open(tmp_path, "s1", dialect="openai-responses") as window:
+        items += [{"type": "web_search_call", "id": "ws_1", "status": "completed"}]
+        assert await window.follow(items) == Followed(1)
         assert await window.prepare() == items

@@ -98,6 +98,11 @@ class ListFollower:
         self._known: list[KnownMessage] | None = None
         self._added: list[Entry] = []
 
+    @property
+    def natives(self) -> list[Any]:
+        """The messages that the list had, and those that were added since."""
+        return [one.native for one in (*(self._known or ()), *self._added)]
+
     def note(self, entry: Entry) -> None:
         """Note a message that was added to the window by itself: the list will have it, too, in this form."""
         if self._known is not None:

@@ -331,7 +331,8 @@ class ContextWindow:
         of a message. See docs/following.md.
         """
         if self._dialect is not None:
-            messages = dialect_named(self._dialect).grouped(messages)
+            known = self._follower.natives or [entry.native for entry in self._context.whole.messages]
+            messages = dialect_named(self._dialect).grouped(messages, known)
         given = self._handed_out.apart(messages, self._context.whole)
         return await self._follower.follow(given, key, lambda message, pinned: self._added(message, pinned=pinned))
 
