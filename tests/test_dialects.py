@@ -57,7 +57,6 @@ def anthropic_types() -> Any:
         ("user", "user"),
         ("assistant", "assistant"),
         ("tool", "tool"),
-        ("function", "tool"),
     ],
 )
 def test_every_role_of_openai_is_known(role: str, seen: str) -> None:

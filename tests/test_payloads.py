@@ -143,15 +143,6 @@ def test_a_payload_is_found_where_providers_put_it(
     assert put_back(without, references, store.get) == message
 
 
-def test_a_payload_within_a_tools_result_is_found() -> None:
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": BASE64}}
-    message = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [image, image]}]}
-    _, references = take_out(message, Store().put)
-    assert [reference.at for reference in references] == [
-        ("content", 0, "content", number, "source", "data") for number in (0, 1)
-    ]
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "aGk", "aGk=\n", " aGk=", "aG k=", "aGl=", "aGk==", "_-8=", "aGk=aGk=", "%%%%", "\xe9\xe9\xe9\xe9", "\ud800"],

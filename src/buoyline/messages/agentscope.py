@@ -77,9 +77,9 @@ class AgentScope(Dialect):
         return _changed(message, "content", _rebuilt(message, _field(message, "content"), blocks))
 
     def holds(self, part: Part, role: Role) -> bool:
-        """Return whether there is a place for *part*: only media that are nowhere have none."""
-        del role
-        return not isinstance(part, Media) or part.payload is not None or "://" in part.source
+        """Return whether there is a place for *part*: media need bytes or a URL, and no system message."""
+        is_somewhere = isinstance(part, Media) and (part.payload is not None or "://" in part.source)
+        return not isinstance(part, Media) or (is_somewhere and role != "system")
 
     def write(self, turns: Sequence[Turn], losses: Losses) -> Iterator[Any]:
         """Write a message for each turn; results are the assistant's, as in a reply that AgentScope has cut.

@@ -33,7 +33,6 @@ _ROLES: Mapping[str, Role] = {
     "user": "user",
     "assistant": "assistant",
     "tool": "tool",
-    "function": "tool",
 }
 
 OPENING: Final = "[The oldest messages of this conversation are no longer in the context.]"
@@ -324,9 +323,8 @@ def plain_fields(message: object) -> Mapping[str, Any]:
 
 
 def _without_model(value: object) -> object:
-    if isinstance(value, (str, dict, list, int, float)):
-        return value
-    found = model_fields(value)
+    is_plain = isinstance(value, (str, dict, list, int, float))
+    found = None if is_plain else model_fields(value)
     return value if found is None else found
 
 

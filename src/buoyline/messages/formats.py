@@ -16,6 +16,7 @@ _DOCUMENTS: Final[Mapping[str, str]] = MappingProxyType(
         "html": "text/html",
         "json": "application/json",
         "md": "text/markdown",
+        "mp3": "audio/mpeg",
         "pdf": "application/pdf",
         "txt": "text/plain",
         "xls": "application/vnd.ms-excel",
@@ -26,7 +27,7 @@ _DOCUMENTS: Final[Mapping[str, str]] = MappingProxyType(
 KNOWN_FORMATS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "image": frozenset({"png", "jpeg", "gif", "webp"}),
-        "document": frozenset(_DOCUMENTS.keys() - {"json", "xml"}),
+        "document": frozenset(_DOCUMENTS.keys() - {"json", "mp3", "xml"}),
         "video": frozenset({"flv", "mkv", "mov", "mpeg", "mpg", "mp4", "three_gp", "webm", "wmv"}),
         "audio": frozenset({"mp3", "opus", "wav", "aac", "flac", "ogg", "mka", "m4a", "pcm"}),
     }

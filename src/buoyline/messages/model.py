@@ -164,7 +164,7 @@ Part: TypeAlias = Text | Json | Reasoning | Media | Opaque | CachePoint | ToolCa
 class Message:
     """One message of a conversation; *name* is the speaker's if the dialect has one, else empty.
 
-    The role ``developer`` reads as ``system``, ``function`` as ``tool``. *calls* and *results* are those of *parts*, in
+    The role ``developer`` reads as ``system``. *calls* and *results* are those of *parts*, in
     order; in Anthropic's dialect one user message may hold several results.
     """
 
@@ -176,14 +176,8 @@ class Message:
 
     def __post_init__(self) -> None:
         """Find the calls and the results once: plans, counts and stubs ask for them many times."""
-        calls, results = list[ToolCall](), list[ToolResult]()
-        for part in self.parts:
-            if isinstance(part, ToolCall):
-                calls.append(part)
-            elif isinstance(part, ToolResult):
-                results.append(part)
-        object.__setattr__(self, "calls", tuple(calls))
-        object.__setattr__(self, "results", tuple(results))
+        object.__setattr__(self, "calls", tuple([part for part in self.parts if isinstance(part, ToolCall)]))
+        object.__setattr__(self, "results", tuple([part for part in self.parts if isinstance(part, ToolResult)]))
 
     @property
     def text(self) -> str:

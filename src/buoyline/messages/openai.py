@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from buoyline.messages import parts
 from buoyline.messages.dialect import Blocks, Dialect, fields, has_known_role, own_fields, plain_fields, role_of
-from buoyline.messages.formats import base64_of
+from buoyline.messages.formats import KNOWN_FORMATS, base64_of, format_named
 from buoyline.messages.jsonl import is_array, is_object, spell
 from buoyline.messages.losses import Losses
 from buoyline.messages.model import (
@@ -27,6 +27,7 @@ from buoyline.messages.model import (
     Turn,
 )
 
+_FORMATS: Final = {"audio": frozenset({"wav", "mp3"}), "image": KNOWN_FORMATS["image"]}
 _REASONING: Final = ("reasoning_content", "reasoning", "thinking", "tool_plan")
 
 
@@ -52,8 +53,7 @@ class OpenAIChat(Dialect):
         if role == "tool":
             name = speaker or parts.string(found.get("tool_name"))  # as Ollama has it
             return Message(role, (parts.result(found.get("tool_call_id"), content, result_part, name=name),), name)
-        refusal = parts.string(found.get("refusal"))
-        said = [Text(refusal)] if refusal else []
+        said = [Text(refusal)] if (refusal := parts.string(found.get("refusal"))) else []
         calls = found.get("tool_calls")
         asked = [_call(call) for call in calls if is_object(call)] if is_array(calls) else []
         return Message(role, (*_reasoning(found), *map(chat_part, parts.blocks_of(content)), *said, *asked), speaker)
@@ -168,7 +168,8 @@ def _call(call: Mapping[str, Any]) -> ToolCall:
 def takes_media(media: Media) -> bool:
     """Return whether OpenAI takes *media* from a user."""
     if media.payload is not None:
-        return media.kind != "video" and bool(media.media_type.rpartition("/")[2])
+        form = format_named(media.media_type)
+        return form in _FORMATS.get(media.kind, ()) or (media.kind == "document" and bool(form))
     return media.kind == "image" and media.source.startswith(("https://", "http://", "workspace:///"))
 
 
@@ -200,7 +201,7 @@ def plain(blocks: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
 def _written(part: Any) -> dict[str, Any]:
     match part:
         case Media(kind="audio"):
-            audio = {"data": base64_of(part), "format": part.media_type.rpartition("/")[2]}
+            audio = {"data": base64_of(part), "format": format_named(part.media_type)}
             return {"type": "input_audio", "input_audio": audio}
         case Media(kind="image"):
             return {"type": "image_url", "image_url": {"url": url_of(part)}}

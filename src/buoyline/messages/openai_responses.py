@@ -117,10 +117,10 @@ class OpenAIResponses(Dialect):
         del losses
         for turn in turns:
             for result in turn.results:
-                output = _content(result.parts, "input_text")
+                output = _content(result.parts)
                 yield {"type": "function_call_output", "call_id": result.call_id, "output": output}
             if turn.role == "assistant":
-                said = _content(turn.parts, "output_text")
+                said = "\n".join(part.text for part in turn.parts if isinstance(part, Text | Json))
                 calls = [
                     {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments}
                     for call in turn.calls
@@ -128,7 +128,7 @@ class OpenAIResponses(Dialect):
                 if said or calls:
                     yield {"output": [*([{"role": "assistant", "content": said}] if said else []), *calls]}
             elif turn.role != "tool":
-                yield {"role": turn.role, "content": _content(turn.parts, "input_text")}
+                yield {"role": turn.role, "content": _content(turn.parts)}
 
 
 def _is_response(found: Mapping[str, Any]) -> bool:
@@ -168,15 +168,15 @@ def _parts(item: Any) -> Sequence[Part]:
             return (parts.simple(item),)
 
 
-def _content(parts: Sequence[Part], text_type: str) -> str | list[dict[str, Any]]:
-    return plain([_written(part, text_type) for part in parts if isinstance(part, Text | Json | Media)])
+def _content(content: Sequence[Part]) -> str | list[dict[str, Any]]:
+    return plain([_written(part) for part in content if isinstance(part, Text | Json | Media)])
 
 
-def _written(part: Text | Json | Media, text_type: str) -> dict[str, Any]:
+def _written(part: Text | Json | Media) -> dict[str, Any]:
     match part:
         case Media(kind="image"):
-            return {"type": "input_image", "image_url": url_of(part)}
+            return {"type": "input_image", "image_url": url_of(part), "detail": "auto"}
         case Media():
             return {"type": "input_file", "filename": part.name or "document", "file_data": url_of(part)}
         case _:
-            return {"type": text_type, "text": part.text}
+            return {"type": "input_text", "text": part.text}

@@ -42,12 +42,12 @@ def string(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def text_of(block: object) -> str | None:
+def text_of(block: Any) -> str | None:
     """Return the text of a text block or of bare text, or None for every other block."""
     match block:
         case str(text) | {"type": "text", "text": str(text)}:
             return text
-        case {"text": str(text), **others} if "type" not in others:  # Bedrock's
+        case {"text": str(text)} if "type" not in block:  # Bedrock's
             return text
         case _:
             return None

@@ -203,7 +203,7 @@ def _canonical(text: str) -> bytes:
     return content if base64.b64encode(content) == text.encode("ascii") else b""
 
 
-def _base64_source(block: object) -> Mapping[str, Any] | None:
+def _base64_source(block: Any) -> Mapping[str, Any] | None:
     """Return the source of AgentScope's data block if it holds the payload; None for every other block."""
     match block:
         case {"type": "data", "source": {"type": "base64", "data": str(), "media_type": _, **others} as source}:

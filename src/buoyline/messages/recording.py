@@ -125,12 +125,12 @@ def _claude_code(records: Sequence[object], skipped: Counter[str]) -> list[dict[
         seen |= {record_id} - {""}
         role, content = message.get("role"), message.get("content")
         answer_id = string(message.get("id")) if role == "assistant" else ""
-        if answer_id in answers and is_array(content):  # more of an answer, even if results have followed it since
-            answers[answer_id]["content"] += content
-            continue
-        messages.append({"role": role, "content": [*content] if is_array(content) else content})
-        if answer_id and is_array(content):
-            answers[answer_id] = messages[-1]
+        made: dict[str, Any] = {"role": role, "content": [*content] if is_array(content) else content}
+        known = answers.setdefault(answer_id, made) if answer_id and is_array(content) else made
+        if known is made:
+            messages.append(made)
+        else:  # more of an answer, even if results have followed it since
+            known["content"] += content
     return messages
 
 
