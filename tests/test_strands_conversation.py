@@ -17,11 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strands import Agent, ModelRetryStrategy, tool
 from strands.agent.conversation_manager import ConversationManager
-from strands.agent.conversation_manager import SlidingWindowConversationManager as TheirSlidingWindow
 from strands.agent.conversation_manager.compression.pin_message import pin_message
 from strands.agent.conversation_manager.summarizing_conversation_manager import DEFAULT_SUMMARIZATION_PROMPT
-from strands.session import FileSessionManager, SnapshotSessionManager
-from strands.storage import LocalFileStorage
+from strands.session import FileSessionManager
 from strands.types.exceptions import ContextWindowOverflowException, ModelThrottledException
 from strands_model import ScriptedModel, call
 
@@ -157,38 +155,6 @@ def test_a_summarising_manager_has_the_documented_defaults_and_clamps_its_ratio(
     assert SummarizingConversationManager(0.99, workspace=workspace).summary_ratio == 0.8
 
 
-AS_ON_THEIR_PAGE: dict[str, Any] = {
-    "null": NullConversationManager,
-    "sliding": lambda: SlidingWindowConversationManager(window_size=20, should_truncate_results=True),
-    "each turn": lambda: SlidingWindowConversationManager(per_turn=True),
-    "each third turn": lambda: SlidingWindowConversationManager(per_turn=3),
-    "sliding ahead": lambda: SlidingWindowConversationManager(
-        window_size=50, proactive_compression={"compression_threshold": 0.7}
-    ),
-    "summarising": SummarizingConversationManager,
-    "summarising less": lambda: SummarizingConversationManager(summary_ratio=0.3, preserve_recent_messages=10),
-    "a prompt": lambda: SummarizingConversationManager(summarization_system_prompt="Summarise as bullet points."),
-    "an agent": lambda: SummarizingConversationManager(
-        summary_ratio=0.4,
-        preserve_recent_messages=8,
-        summarization_agent=Agent(model=ScriptedModel(["short"]), callback_handler=None),
-    ),
-    "summarising ahead": lambda: SummarizingConversationManager(proactive_compression=True),
-}
-
-
-@pytest.mark.parametrize("made", AS_ON_THEIR_PAGE)
-def test_what_strands_page_shows_works_with_the_import_changed(
-    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    agent = agent_with(AS_ON_THEIR_PAGE[made](), "one", "two")
-    agent("first")
-    agent("second")
-    assert texts(history(agent)) == ["first", "one", "second", "two"]
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("has", ["plugin", "nothing"])
 def test_a_manager_without_a_workspace_takes_the_agents_else_memory_with_a_warning(
     has: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -205,20 +171,6 @@ def test_a_manager_without_a_workspace_takes_the_agents_else_memory_with_a_warni
     assert ("question 0" in shown) is (has != "nothing")
     assert len(history(agent)) == 2
     assert manager.removed_message_count > 0
-
-
-async def test_a_directory_will_do_for_a_workspace(tmp_path: Path) -> None:
-    agent = agent_with(SlidingWindowConversationManager(2, workspace=tmp_path / "w", session_id=SESSION))
-    for number in range(3):
-        await agent.invoke_async(f"question {number}")
-    async with LocalWorkspace(tmp_path / "w") as workspace:
-        assert "question 0" in texts(await archived(workspace))
-
-
-@pytest.mark.parametrize("setting", [{"window_size": -1}, {"per_turn": 0}, {"per_turn": -2}])
-def test_a_window_that_cannot_work_is_refused(setting: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=next(iter(setting))):
-        SlidingWindowConversationManager(workspace=LocalWorkspace(tmp_path), **setting)
 
 
 def test_an_agent_and_a_prompt_for_summaries_exclude_each_other(tmp_path: Path) -> None:
@@ -243,14 +195,6 @@ async def test_a_window_keeps_the_newest_messages_and_the_workspace_all_others(t
     assert [text for text in [*left, *kept] if text != "ok"] == asked
     assert agent.conversation_manager.removed_message_count == len(left)
     assert_turns(history(agent))
-
-
-def test_a_window_of_nothing_keeps_nothing_and_archives_all(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    agent = agent_with(SlidingWindowConversationManager(0, workspace=workspace, session_id=SESSION))
-    agent("hello")
-    assert history(agent) == []
-    assert texts(asyncio.run(archived(workspace))) == ["hello", "ok"]
 
 
 def test_a_window_is_managed_at_the_end_before_each_call_or_before_each_so_many_th(tmp_path: Path) -> None:
@@ -343,32 +287,6 @@ def test_a_summary_and_what_follows_it_take_turns(tmp_path: Path) -> None:
         assert len(history(agent)) > 10
 
 
-def test_the_next_summary_brings_the_last_one_up_to_date(tmp_path: Path) -> None:
-    messages = talk(60)
-    messages[0] = said("user", "Never touch config/secret.yaml, whatever happens.")
-    manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path), session_id=SESSION)
-    agent = agent_with(manager, messages=messages)
-    for _ in range(3):
-        manager.reduce_context(agent)
-    assert "config/secret.yaml" in texts(history(agent))[0]
-    assert "Summary of messages 0-" in texts(history(agent))[0]
-    lines = (tmp_path / "sessions" / SESSION / "summaries.jsonl").read_text("utf-8").splitlines()
-    assert [json.loads(line)["messages"][0] for line in lines[1:]] == [
-        json.loads(line)["messages"][1] for line in lines[:-1]
-    ]
-
-
-def test_no_summary_parts_a_call_from_its_result(tmp_path: Path) -> None:
-    messages = [said("user", "start")]
-    for number in range(15):
-        messages += [called(f"a{number}", f"b{number}"), answered(f"a{number}", f"b{number}")]
-    for ratio in (0.1, 0.25, 0.4, 0.6, 0.8):
-        manager = SummarizingConversationManager(ratio, 4, workspace=LocalWorkspace(tmp_path))
-        agent = agent_with(manager, messages=copy.deepcopy(messages))
-        manager.reduce_context(agent)
-        assert "toolUse" in history(agent)[1]["content"][0]
-
-
 def test_too_few_messages_are_no_reason_to_fail_a_call_but_an_overflow_says_so(tmp_path: Path) -> None:
     manager = SummarizingConversationManager(workspace=LocalWorkspace(tmp_path))
     agent = agent_with(manager, messages=talk(8))
@@ -394,12 +312,6 @@ async def test_the_agents_own_model_writes_the_summary_and_is_checked(tmp_path: 
     assert any("src/invented.py" in claim for claim in summaries(tmp_path)[0]["unverified"])
 
 
-@tool
-def lookup(n: int) -> str:
-    """Look a number up."""
-    return f"found {n}"
-
-
 @pytest.mark.parametrize("prompt", [None, "Focus on ports and paths."])
 async def test_the_agents_model_is_instructed_by_ones_own_prompt_or_by_strands_default(
     prompt: str | None, tmp_path: Path
@@ -413,29 +325,6 @@ async def test_the_agents_model_is_instructed_by_ones_own_prompt_or_by_strands_d
     assert len(model_of(agent).requests) == 2
     assert (prompt or DEFAULT_SUMMARIZATION_PROMPT) in (model_of(agent).system_prompts[0] or "")
     assert "message 0" in texts(model_of(agent).requests[0])[0]
-
-
-@pytest.mark.parametrize("words", [30, 200, 1_000])
-async def test_the_request_stays_if_its_own_calls_overflow(words: int, tmp_path: Path) -> None:
-    calls = 0
-
-    def answer(_: list[Message]) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 14:
-            return ContextWindowOverflowException("too long")
-        return [call("lookup", {"n": calls}, f"c{calls}")] if calls < 14 else "fine"
-
-    manager = SummarizingConversationManager(
-        workspace=LocalWorkspace(tmp_path), summarization_agent=Agent(model=ScriptedModel([""]), callback_handler=None)
-    )
-    agent = agent_with(manager, answer, config={"context_window_limit": 8_000}, tools=[lookup])
-    await agent.invoke_async(f"REQUEST: look them up {'one by one ' * words}")
-    asked = model_of(agent).requests[-1]
-    assert len(asked) < 27
-    assert asked[0]["role"] == "user"
-    assert "REQUEST" in texts(asked)[0]
-    assert_turns(asked)
 
 
 @pytest.mark.parametrize("answer", ["The port is 8080 [transcript.md:2].", json.dumps(FIELDS)])
@@ -641,22 +530,6 @@ def test_a_provider_that_refuses_everything_ends_after_a_few_calls(tmp_path: Pat
         assert len(model_of(agent).requests) < 20
 
 
-@pytest.mark.parametrize("words", ["a", "two words"])
-def test_an_overflow_of_messages_smaller_than_any_summary_is_relieved_as_by_strands_own(
-    words: str, tmp_path: Path
-) -> None:
-    messages = [said("assistant" if place % 2 else "user", words) for place in range(40)]
-    manager = SummarizingConversationManager(workspace=tmp_path, session_id=SESSION)
-    agent = agent_with(manager, overflow, "a summary", overflow, "a summary", "fine", messages=messages)
-    agent("and now?")
-    assert len(history(agent)) < 40 * 0.7
-    assert history(agent)[0]["role"] == "user"
-    assert texts(history(agent))[-2] == "and now?"
-    left = 42 - len(history(agent)) + 1  # the summary
-    assert manager.removed_message_count == left
-    assert texts(asyncio.run(archived(LocalWorkspace(tmp_path))))[:left] == [words] * left
-
-
 def test_a_giant_newest_result_is_no_dead_end(tmp_path: Path) -> None:
     giant = "".join(f"row {number}: value {number * 7}\n" for number in range(5_000))
     messages = [said("user", "dump it"), called("a"), answered("a", text=giant)]
@@ -804,15 +677,6 @@ def test_an_agent_that_returned_to_an_older_state_still_loses_nothing(tmp_path: 
     assert bare(asyncio.run(archived(workspace))) + kept == talk(40) + messages
 
 
-async def test_another_framework_sees_what_a_sliding_window_has_kept(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    agent = agent_with(SlidingWindowConversationManager(6, workspace=workspace, session_id=SESSION))
-    for number in range(8):
-        await agent.invoke_async(f"question {number}")
-    window = await ContextWindow.resume(workspace, SESSION)
-    assert bare(window.messages) == without_notice(history(agent))
-
-
 def test_an_agent_whose_session_was_taken_over_changes_nothing_and_raises_its_overflow(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)
     manager = SlidingWindowConversationManager(6, workspace=workspace, session_id=SESSION)
@@ -827,43 +691,6 @@ def test_an_agent_whose_session_was_taken_over_changes_nothing_and_raises_its_ov
     assert manager.removed_message_count == 0
 
 
-def test_a_snapshot_brings_summary_and_history_back(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path / "w")
-
-    def agent_of_today() -> Agent:
-        sessions = SnapshotSessionManager("release", storage=LocalFileStorage(str(tmp_path / "strands")))
-        manager = SummarizingConversationManager(0.5, 4, workspace=workspace, proactive_compression=True)
-        return agent_with(manager, "noted " * 40, session_manager=sessions, config={"context_window_limit": 1_500})
-
-    agent = agent_of_today()
-    for number in range(16):
-        agent(f"question {number}")
-    again = agent_of_today()
-    assert history(again) == history(agent)
-    for number in range(16, 24):
-        again(f"question {number}")
-    left = asyncio.run(archived(workspace, "release"))
-    assert (
-        len(left) == again.conversation_manager.removed_message_count > agent.conversation_manager.removed_message_count
-    )
-    asked = [text for text in texts([*left, *history(again)[1:]]) if "question" in text]
-    assert asked == [f"question {number}" for number in range(24)]
-
-
-async def test_what_an_agent_had_before_it_can_be_resumed_without_strands(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    manager = SummarizingConversationManager(
-        0.5, 4, workspace=workspace, session_id=SESSION, proactive_compression=True
-    )
-    agent = agent_with(manager, "noted " * 100, config={"context_window_limit": 2_000})
-    for number in range(20):
-        await agent.invoke_async(f"question {number}")
-    assert manager.removed_message_count > 0
-    window = await ContextWindow.resume(workspace, SESSION)
-    assert texts(window.messages) == texts(history(agent))
-    assert window.added == 40
-
-
 async def test_what_a_guardrail_takes_out_of_a_message_leaves_the_workspace_as_well(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)
     agent = agent_with(NullConversationManager(workspace=workspace, session_id=SESSION))
@@ -872,38 +699,6 @@ async def test_what_a_guardrail_takes_out_of_a_message_leaves_the_workspace_as_w
     history(agent)[0]["content"] = [{"text": "[redacted]"}]
     await agent.invoke_async("go on")
     assert "hunter2" not in (tmp_path / "sessions" / SESSION / "window.jsonl").read_text("utf-8")
-
-
-async def test_a_summary_of_results_that_the_plugin_has_offloaded_cites_lines_that_exist(tmp_path: Path) -> None:
-    @tool
-    def build(n: int) -> str:
-        """Build n."""
-        lines = [f"compiling module {n}-{number} without a warning" for number in range(600)]
-        return "\n".join([*lines, f"ERROR: linker failed in target-{n} with exit code 77", *lines])
-
-    workspace = LocalWorkspace(tmp_path / "w")
-    answers = [[call("build", {"n": n}, f"call_{n}")] for n in range(18)]
-    manager = SummarizingConversationManager(0.6, 2, workspace=workspace, proactive_compression=True)
-    agent = restarted(
-        tmp_path,
-        manager,
-        *answers,
-        "done",
-        tools=[build],
-        plugins=[WorkspaceOffloader(workspace)],
-        config={"context_window_limit": 6_000},
-    )
-    await agent.invoke_async("Build all eighteen targets.")
-    assert manager.removed_message_count > 0
-    session = tmp_path / "w" / "sessions" / "release"
-    pointers = list(pointers_in(texts(history(agent))[0]))
-    cited = {pointer.path for pointer in pointers}
-    assert "transcript.md" in cited
-    for pointer in pointers:
-        lines = (session / pointer.path).read_text("utf-8").splitlines()
-        assert 1 <= pointer.start <= pointer.end <= len(lines)
-    again = restarted(tmp_path, SummarizingConversationManager(0.6, 2, workspace=LocalWorkspace(tmp_path / "w")))
-    assert history(again) == history(agent)
 
 
 # Properties.
@@ -974,26 +769,3 @@ def test_whatever_the_history_it_stays_valid_and_nothing_is_lost(
         first = kept[has_summary]
         assert not _has(first, "toolResult")
         assert not _has(first, "toolUse") or len(kept) == 1 + has_summary or _has(kept[1 + has_summary], "toolResult")
-
-
-@settings(max_examples=60, deadline=None)
-@given(count=st.integers(2, 40), size=st.integers(1, 20), tools=st.sets(st.integers(0, 18)))
-def test_without_its_notice_a_window_slides_as_strands_own_does(count: int, size: int, tools: set[int]) -> None:
-    messages = talk(count)
-    for place in sorted(tools):
-        if 2 * place + 2 < count:
-            messages[2 * place + 1 : 2 * place + 3] = [called(f"c{place}"), answered(f"c{place}")]
-    ours = SlidingWindowConversationManager(size, workspace=MemoryWorkspace(), session_id=SESSION, notice=False)
-    theirs = TheirSlidingWindow(size)
-    histories_of = []
-    for manager in (ours, theirs):
-        agent = agent_with(manager, messages=copy.deepcopy(messages))
-        for _ in range(2):
-            manager.apply_management(agent)
-        histories_of.append(bare(history(agent)))
-    assert histories_of[0] == histories_of[1]
-    assert ours.removed_message_count == theirs.removed_message_count
-
-
-TASK = "Move the gateway to port 8443. Never touch anything under legacy/."
-RULES = [f"Rule {at}: never touch app/part_{at}/store_{at}.py, its port is {9000 + at}." for at in range(160)]
