@@ -65,11 +65,11 @@ def managers() -> list[str]:
     manager_module.workspace_of = lambda *_: None  # type: ignore[attr-defined]
     follow = ours.Archiving._follow
 
-    async def followed(self: Any, agent: Any) -> None:
+    async def followed(self: Any, agent: Any) -> Any:
         agent.system_prompt, agent.tool_registry = "", Mock(get_all_tool_specs=list)
         if isinstance(agent.model, Mock) and not isinstance(agent.model.context_window_limit, int):
             agent.model.context_window_limit = 200_000
-        await follow(self, agent)
+        return await follow(self, agent)
 
     ours.Archiving._follow = followed  # type: ignore[method-assign]
     HookRegistry.invoke_callbacks = invoke  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
 """`StrandsModelSummarizer`: a model of Strands writes the summary."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from strands.event_loop.streaming import process_stream
 
@@ -28,9 +28,7 @@ class StrandsModelSummarizer(CallableSummarizer):
 
     def __init__(self, model: "Model", *, timeout_s: float = 120.0) -> None:
         """Ask any *model* of Strands. Raises `ConfigError` if *timeout_s* cannot work."""
-        config: Any = model.get_config()
-        name = config.get("model_id") if isinstance(config, dict) else None
-        super().__init__(self._text, name=str(name or type(model).__name__), max_attempts=1, timeout_s=timeout_s)
+        super().__init__(self._text, name=type(model).__name__, max_attempts=1, timeout_s=timeout_s)
         self._model = model
 
     async def _text(self, request: SummaryRequest) -> str:
