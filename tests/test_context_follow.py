@@ -1,5 +1,6 @@
 """A window follows a list that somebody else owns: what is shown is the list, and the log only grows."""
 
+import json
 import random
 import re
 from typing import Any
@@ -8,7 +9,8 @@ import pytest
 from context_lives import KilledError, Mortality, calling, check_valid, result, said, user
 
 from buoyline import ContextConfig
-from buoyline.context import ContextWindow
+from buoyline.context import ContextWindow, Event, Followed, HistoryForked
+from buoyline.errors import CorruptError
 from buoyline.store.workspace import MemoryWorkspace
 
 CONFIG = ContextConfig(tool_result_limit=300)
@@ -148,3 +150,159 @@ async def test_a_process_may_die_before_any_write_and_the_list_goes_on(
         assert fresh.messages == window.messages
         assert fresh.tokens == window.tokens
         window = fresh
+
+
+# What the hunt for holes found, and what frameworks do.
+
+
+def talk(first: int, end: int, words: int = 40) -> list[dict[str, Any]]:
+    makes = (lambda number: user(f"q{number} " + "why " * words), lambda number: said(f"a{number} " + "so " * words))
+    return [makes[number % 2](number) for number in range(first, end)]
+
+
+def by_id(message: dict[str, Any]) -> str:
+    return str(message.get("id", ""))
+
+
+async def opened(workspace: MemoryWorkspace | None = None, **settings: Any) -> ContextWindow:
+    return await ContextWindow.open(workspace or MemoryWorkspace(), "s1", size=100_000, **settings)
+
+
+async def test_a_list_that_grows_is_handed_out_as_the_same_objects() -> None:
+    window, listed = await opened(), talk(0, 4)
+    assert await window.follow(listed) == Followed(4)
+    assert all(one is other for one, other in zip(await window.prepare(), listed, strict=True))
+    listed += talk(4, 6)
+    handed = await window.request([dict(message) for message in listed[:-1]] + listed[-1:])
+    assert handed == listed
+    assert handed[0] is listed[0]
+
+
+@pytest.mark.parametrize("is_fresh", [False, True])
+async def test_words_that_repeat_what_is_archived_are_not_taken_for_it(*, is_fresh: bool) -> None:
+    workspace = MemoryWorkspace()
+    window = await opened(workspace)
+    await window.follow([user("plan?"), *talk(1, 2), user("yes"), *talk(3, 6)])
+    await window.compress(before=4)
+    listed = [*window.messages, user("yes"), said("deleted")]
+    for one in (await opened(workspace) if is_fresh else window,):
+        assert (await one.follow(listed)).added == 2
+        assert one.messages == listed
+        assert await one.follow(one.messages) == Followed(0)
+        assert one.messages == listed
+
+
+@pytest.mark.parametrize("is_fresh", [False, True])
+async def test_an_older_list_with_its_own_summary_comes_back(*, is_fresh: bool) -> None:
+    workspace = MemoryWorkspace()
+    window = await opened(workspace)
+    listed = talk(0, 12)
+    await window.follow(listed)
+    await window.compress(before=4)
+    old = window.messages
+    await window.follow([*listed[:2], *listed[3:]])
+    await window.follow([*old, *talk(12, 16)])
+    await window.compress(before=10)
+    window = await opened(workspace) if is_fresh else window
+    added = window.added
+    followed = await window.follow(old)
+    assert (followed.added, window.added) == (0, added)
+    assert window.messages == old
+    assert (await opened(workspace)).messages == old
+
+
+@pytest.mark.parametrize("is_fresh", [False, True])
+async def test_a_known_message_with_other_content_is_that_message_changed(*, is_fresh: bool) -> None:
+    workspace = MemoryWorkspace()
+    window = await opened(workspace)
+    listed = [{**message, "id": f"m{number}"} for number, message in enumerate(talk(0, 6))]
+    await window.follow(listed, key=by_id)
+    await window.prepare()
+    window = await opened(workspace) if is_fresh else window
+    listed[2] = {**listed[2], "content": "What else?"}
+    assert await window.follow(listed, key=by_id) == Followed(0, changed=1)
+    assert await window.prepare() == listed
+    listed[4]["content"] = "Nothing."  # the very object, as a guardrail changes it
+    assert (await window.follow(listed, key=by_id)).changed == 1
+    assert (await opened(workspace)).messages == window.messages
+    await window.compress(before=5)
+    files = ("transcript.md", "summaries.jsonl")
+    texts = [window._session.disk.read(f"{window._session.name}/{name}").decode() for name in files]
+    assert "q2" not in "".join(texts)
+
+
+async def test_arguments_whose_keys_a_database_has_ordered_are_the_same() -> None:
+    workspace = MemoryWorkspace()
+    window = await opened(workspace, dialect="anthropic")
+    use = {"type": "tool_use", "id": "c1", "name": "look", "input": {"b": 1, "a": {"d": 2, "c": 3}}}
+    answer = {"type": "tool_result", "tool_use_id": "c1", "content": "fine"}
+    listed = [user("go"), {"role": "assistant", "content": [use]}, {"role": "user", "content": [answer]}]
+    await window.follow(listed)
+    other = await opened(workspace)
+    assert await other.follow(json.loads(json.dumps(listed, sort_keys=True))) == Followed(0)
+
+
+async def test_another_process_knows_a_list_with_whole_outputs_and_one_with_stubs() -> None:
+    workspace = MemoryWorkspace()
+    window = await opened(workspace, config=CONFIG)
+    listed = [user("go"), calling("c1"), result("c1", "row\n" * 2_000), said("seen")]
+    await window.follow(listed)
+    for known in (listed, window.messages):
+        assert await (await opened(workspace)).follow(known) == Followed(0)
+
+
+async def test_a_list_that_was_lost_takes_all_away_and_says_so() -> None:
+    workspace, events = MemoryWorkspace(), list[Event]()
+    window = await opened(workspace, on_event=events.append)
+    listed = talk(0, 8)
+    await window.follow(listed)
+    await window.compress(before=4)
+    assert await window.follow([]) == Followed(0, 8, 0)
+    assert events[-1] == HistoryForked(0, 8)
+    assert window.messages == []
+    assert (await window.follow(listed)).added == 8
+    assert len(window._session.read(range(16))) == 16
+
+
+async def test_a_summary_that_is_damaged_is_a_line_that_names_the_transcript() -> None:
+    workspace = MemoryWorkspace()
+    window = await opened(workspace)
+    await window.follow(talk(0, 8))
+    await window.compress(before=4)
+    content = workspace.disk._files["sessions/s1/summaries.jsonl"]
+    content[40] ^= 1
+    again = await opened(workspace)
+    assert again.summary is None
+    assert again.messages[0]["content"].startswith("[Messages before number 4 are no longer in the context.")
+    assert again.messages[1:] == window.messages[1:]
+    assert await again.follow(again.messages) == Followed(0)
+
+
+async def test_damage_among_archived_messages_keeps_no_window_from_opening() -> None:
+    workspace = MemoryWorkspace()
+    window = await opened(workspace)
+    for end in (2, 4, 6, 8):
+        await window.follow(talk(0, end))
+    await window.compress(before=4)
+    content = workspace.disk._files["sessions/s1/context.jsonl"]
+    content[40] ^= 1
+    again = await opened(workspace)
+    assert again.messages == window.messages
+    assert (await again.follow([*again.messages, user("next")])).added == 1
+    content[content.rindex(b"a5 so")] ^= 1
+    with pytest.raises(CorruptError):
+        await opened(workspace)
+
+
+async def test_a_result_that_comes_late_belongs_to_the_list_in_both_forms() -> None:
+    workspace = MemoryWorkspace()
+    window = await opened(workspace)
+    listed = [user("go"), calling("c1"), user("are you there?")]
+    await window.request(listed)
+    listed.append(result("c1", "the real one"))
+    handed = await window.request(listed)
+    check_valid(handed)
+    for known in (listed, handed):
+        assert await window.follow(known) == Followed(0)
+        assert await (await opened(workspace)).follow(known) == Followed(0)
+    assert window.messages == handed

@@ -170,35 +170,39 @@ class ListFollower:
             base = [number for first, end in record.ranges for number in range(first, end)][: record.until]
             newest = max(base, default=-1)
             live = [keys for number, keys in sorted(self._known.items()) if number > newest]
-        archived = [self._known[number] for number in base if not self._known[number].ours]
-        keeps_head = record is None
+        archived = [self._known[number] for number in base if self._is_theirs(number)]
+        keeps_head, pairs = record is None, list[tuple[Known, Given]]()
         if at is None:
             everything = [*archived, *live]
             places = matched(listed, everything)
             if any(place < len(archived) for place in places):
                 places = matched_latest(listed, everything)
-            found = {everything[place].number: one for place, one in zip(places, listed, strict=False)}
+            pairs = [(everything[place], one) for place, one in zip(places, listed, strict=False)]
             rest = listed[len(places) :]
-            if archived and archived[-1].number not in found:
+            if archived and len(archived) - 1 not in places:
                 keeps_head, base = False, []
         else:
             pins = _within(listed[: sum(one is None for one in shown[:at])], archived)
-            found = {archived[place].number: listed[one] for one, place in pins.items()}
             rest = [one for place, one in enumerate(listed) if place not in pins]
             places = matched(rest, live)
-            found |= {live[place].number: one for place, one in zip(places, rest, strict=False)}
+            pairs = [(archived[place], listed[one]) for one, place in pins.items()]
+            pairs += [(live[place], one) for place, one in zip(places, rest, strict=False)]
             rest = rest[len(places) :]
+        found = {known.number for known, _ in pairs}
         inside, known = set(base), order if record is None else sorted(found)
         kept = [*base, *(number for number in known if number in found and number not in inside)]
         staying = set(kept)
-        gone = [number for number in order if number not in staying and not self._known[number].ours]
+        gone = [number for number in order if number not in staying and self._is_theirs(number)]
         last = max((place for place, number in enumerate(order) if number in staying), default=-1)
-        fork = next((number for number in order[last + 1 :] if not self._known[number].ours), None)
+        fork = next(filter(self._is_theirs, order[last + 1 :]), None)
         systems = frozenset(entry.number for entry in head.systems if entry.number in found)
         is_same = keeps_head and not gone and len(systems) == len(head.systems)
-        live_found = ((number, one) for number, one in found.items() if number not in inside)
-        edited = {number: one for number, one in live_found if one.key not in self._known[number].keys}
+        edited = {known.number: one for known, one in pairs if known.number not in inside and one.key not in known.keys}
         return Change(None if is_same else kept, len(base), record, keeps_head, systems, rest, edited, len(gone), fork)
+
+    def _is_theirs(self, number: int) -> bool:
+        """Return whether the owner of the list knows a message: we wrote some, and lines of others are damaged."""
+        return number in self._known and not self._known[number].ours
 
     def _is_current(self, shown: Shown, head: Head) -> bool:
         if shown.summary is not None:
