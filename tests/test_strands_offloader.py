@@ -341,7 +341,7 @@ def test_the_documented_ways_of_retrieving_work_on_every_storage(
 
 
 def test_a_pattern_that_hangs_pythons_own_search_is_answered() -> None:
-    found = search("a" * 50_000 + "!", "(a|a)*$", None, context_lines=0, max_chars=100)
+    found = search("a" * 50_000 + "!", "(a|a)*$", None, 0, 100)
     assert found.startswith("[1 match ")
 
 
@@ -358,7 +358,7 @@ def test_a_search_answers_as_strands_own(text: str, pattern: str, data: st.DataO
     for max_chars in (20, 1_000):
         limits: Any = {"context_lines": context_lines, "max_chars": max_chars}
         expected = _search_content(text, pattern=pattern, line_range=span, **limits)
-        assert search(text, pattern, line_range, **limits) == expected
+        assert search(text, pattern, line_range, context_lines, max_chars) == expected
 
 
 @pytest.mark.parametrize(
@@ -513,7 +513,7 @@ def test_the_lookups_are_tools_and_their_answers_stay(workdir: Path) -> None:
     assert "[Offloaded" not in text_of(agent, 1)
     mine = tool_giving(lines(), name="grep")
     assert run(ContextOffloader(workdir), mine).tool_registry.registry["grep"] is mine
-    without = run(ContextOffloader(workdir, include_lookup_tools=False), tool_giving(lines()))
+    without = run(ContextOffloader(workdir, include_lookups=False), tool_giving(lines()))
     assert "grep" not in without.tool_names
 
 

@@ -7,14 +7,11 @@ import asyncio
 import errno
 import json
 import os
-import posixpath
 import re
-import time
 import uuid
-import weakref
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
 from strands.vended_plugins.context_offloader import InMemoryStorage as TheirInMemoryStorage
@@ -27,10 +24,11 @@ from buoyline.workspace import LocalWorkspace, MemoryWorkspace, layout
 from buoyline.workspace.stored_session import StoredSession
 
 if TYPE_CHECKING:
-    from strands import Agent
     from strands.sandbox.base import Sandbox
+    from strands.types.content import Message
 
-Workspace = LocalWorkspace | MemoryWorkspace
+StrPath: TypeAlias = str | os.PathLike[str]
+Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace
 
 _TEXT: Final = "text/plain"
 _LIST: Final = "[Stored references:]"
@@ -60,7 +58,7 @@ class WorkspaceStorage:
     other content is another file. Nothing is evicted.
     """
 
-    def __init__(self, workspace: Workspace | str | os.PathLike[str], *, session_id: str | None = None) -> None:
+    def __init__(self, workspace: Workspace | StrPath, *, session_id: str | None = None) -> None:
         """Store in *workspace*; nothing is created before something is stored.
 
         Args:
@@ -84,16 +82,16 @@ class WorkspaceStorage:
         self.session_id = "strands" if session_id is None else session_id
         layout.session_directories(self.session_id)
         self._is_named = session_id is not None
-        self._agent: weakref.ref[Agent] | None = None
+        self._messages: Sequence[Message] = ()
 
-    def for_agent(self, agent: "Agent", session_id: str) -> "WorkspaceStorage":
-        """Return a storage for one agent, in *session_id* unless this one has a session.
+    def for_agent(self, session_id: str, messages: "Sequence[Message]") -> "WorkspaceStorage":
+        """Return a storage for the agent with these *messages*, in *session_id* unless this one has a session.
 
         It also retrieves what an earlier session has stored if the stub is in the agent's own tool results; see
         `record_stub`.
         """
         bound = WorkspaceStorage(self.workspace, session_id=self.session_id if self._is_named else session_id)
-        bound._root, bound._agent = self._root, weakref.ref(agent)
+        bound._root, bound._messages = self._root, messages
         return bound
 
     async def store(self, key: str, content: bytes, content_type: str = _TEXT) -> str:
@@ -102,11 +100,9 @@ class WorkspaceStorage:
         Raises:
             BuoylineError: The workspace refused; nothing was changed.
         """
-        stored = await self.workspace.store_result(
-            self.session_id, ToolResult(key, "", (_part_of(content, content_type),))
-        )
-        if not (name := stored.parts[0].path):
-            name = stored.reference.removeprefix(f"{self.workspace.roots[0]}/")
+        part = _part_of(content, content_type)
+        stored = await self.workspace.store_result(self.session_id, ToolResult(key, "", (part,)))
+        name = stored.parts[0].path or stored.reference.removeprefix(f"{self.workspace.roots[0]}/")
         return f"{self._root}/{name}" if self._root else self.workspace.files.reference(name)
 
     async def retrieve(self, reference: str) -> tuple[bytes, str]:
@@ -121,7 +117,7 @@ class WorkspaceStorage:
             StorageError: The file cannot be read.
         """
         places = await asyncio.to_thread(self._places_of, reference, everywhere=not self._is_named)
-        if self._agent is not None and not places:
+        if not places:
             places = await self._listed_places(reference)
         if len({place.path for place in places}) != 1:
             raise KeyError(f"Reference not found: {reference}")
@@ -153,11 +149,9 @@ class WorkspaceStorage:
 
     async def _listed_places(self, reference: str) -> list[_Place]:
         """Return the places of *reference* in sessions that have recorded one of the agent's own tool results."""
-        agent = self._agent() if self._agent is not None else None
-        messages = [] if agent is None else agent.messages
-        results = [block["toolResult"] for message in messages for block in message["content"] if "toolResult" in block]
-        shown = [part.get("text", "") for result in results for part in result["content"]]
-        texts = [text for text in shown if reference in text]
+        blocks = [block for message in self._messages for block in message["content"]]
+        parts = [part for block in blocks if "toolResult" in block for part in block["toolResult"]["content"]]
+        texts = [text for part in parts if reference in (text := part.get("text", ""))]
         places = await asyncio.to_thread(self._places_of, reference, everywhere=True) if texts else []
         return [place for place in places if await self.workspace.load_stubs(place.session_id, texts)]
 
@@ -179,12 +173,11 @@ class WorkspaceStorage:
 
     def _name_of(self, reference: str) -> str:
         """Return *reference* relative to the workdir; a bare name, and a path that leads elsewhere, as it is."""
-        for root in (self._root, *self.workspace.roots):
-            if root and reference.startswith(f"{root}/"):
-                return reference.removeprefix(f"{root}/")
-        path = Path(reference).absolute() if "/" in reference else Path()
-        inside = [path.relative_to(root) for root in self.workspace.roots if path.is_relative_to(root)]
-        return inside[0].as_posix() if inside else reference
+        for spelled in (reference, os.path.abspath(reference)) if "/" in reference else ():  # noqa: PTH100 - resolves `..`
+            for root in (self._root, *self.workspace.roots):
+                if root and spelled.startswith(f"{root}/"):
+                    return spelled.removeprefix(f"{root}/")
+        return reference
 
 
 def _places_in(session: StoredSession) -> Iterator[_Place]:
@@ -198,11 +191,9 @@ def _places_in(session: StoredSession) -> Iterator[_Place]:
 
 def _part_of(content: bytes, content_type: str) -> ResultPart:
     """Return *content* as a part: plain text as text, all else as media of its type."""
-    if content_type == _TEXT:
-        try:
-            return Text(content.decode("utf-8"))
-        except UnicodeDecodeError:
-            pass
+    text = content.decode("utf-8", "replace")
+    if content_type == _TEXT and text.encode() == content:
+        return Text(text)
     kind = "image" if content_type.startswith("image/") else "document"
     return Media(kind, content_type, len(content), payload=content)
 
@@ -223,9 +214,7 @@ class FileStorage:
         sandbox: None on the host.
     """
 
-    def __init__(
-        self, artifact_dir: str | os.PathLike[str] = "./artifacts", *, sandbox: "Sandbox | None" = None
-    ) -> None:
+    def __init__(self, artifact_dir: StrPath = "./artifacts", *, sandbox: "Sandbox | None" = None) -> None:
         """Store in *artifact_dir*, on the host or in *sandbox*; nothing is created before something is stored.
 
         Raises:
@@ -252,8 +241,8 @@ class FileStorage:
         if self.sandbox is None:
             return await self.host.store(key, content, content_type)
         slug = _UNSAFE.sub("_", key).strip("_")[:_KEY_CHARS] or "block"
-        extension = posixpath.splitext(layout.blob_name(b"", content_type))[1]
-        path = f"{self._directory}/{int(time.time() * 1000)}_{uuid.uuid4().hex[:8]}_{slug}{extension}"
+        extension = PurePosixPath(layout.blob_name(b"", content_type)).suffix
+        path = f"{self._directory}/{uuid.uuid4().hex}_{slug}{extension}"
         await self.sandbox.write_file(f"{path}{_SIDECAR}", json.dumps({"content_type": content_type}).encode())
         await self.sandbox.write_file(path, content)
         return path
@@ -266,11 +255,10 @@ class FileStorage:
         """
         if self.sandbox is None:
             return await self.host.retrieve(reference)
-        directory, _, name = reference.rpartition("/")
-        is_below = not directory or posixpath.normpath(directory) == posixpath.normpath(self._directory)
-        path = f"{self._directory}/{name}"
+        given = PurePosixPath(reference)
+        path = f"{self._directory}/{given.name}"
         try:
-            if not is_below or name.endswith(_SIDECAR):
+            if given.name.endswith(_SIDECAR) or given.parent not in {PurePosixPath(), PurePosixPath(self._directory)}:
                 raise FileNotFoundError(reference)
             noted: Any = json.loads(await self.sandbox.read_file(f"{path}{_SIDECAR}"))
             return await self.sandbox.read_file(path), str(noted["content_type"])
@@ -287,8 +275,7 @@ class InMemoryStorage(TheirInMemoryStorage):
         Raises:
             ConfigError: *evict_after_turns* is not a positive integer or None. It is a ValueError.
         """
-        turns: object = evict_after_turns
-        if turns is not None and not (isinstance(turns, int) and turns > 0):
+        if evict_after_turns is not None and (type(evict_after_turns) is not int or evict_after_turns < 1):
             raise ConfigError("evict_after_turns", "must be a positive integer, or None to keep everything")
         super().__init__(evict_after_turns)
 
