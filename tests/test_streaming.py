@@ -576,7 +576,7 @@ class TestInAWindow:
         block = {"type": "tool_use", "id": "t", "name": "ls", "input": {}}
         await window.add({"role": "assistant", "content": [block]})
         await window.add_tool_output("t", ["out"])
-        result = {"type": "tool_result", "tool_use_id": "t", "content": "out"}
+        result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "out"}]}
         assert window.messages[1] == {"role": "user", "content": [result]}
 
     @pytest.mark.parametrize("size", [1, 400])
