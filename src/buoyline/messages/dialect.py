@@ -2,7 +2,7 @@
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final, TypeAlias
@@ -109,12 +109,12 @@ class Dialect(ABC):
         """Return what a request has of *message*: it alone, or the items in it."""
         return (message,)
 
-    def grouped(self, items: Sequence[Any], known: Iterable[Any] = ()) -> Sequence[Any]:
+    def grouped(self, items: Sequence[Any], is_known: Callable[[Any], bool] = bool) -> Sequence[Any]:
         """Return the messages whose items, or which themselves, are *items*: the reverse of `handed_out`.
 
-        The *known* messages keep their items, whatever comes behind them.
+        A message that *is_known* keeps its items, whatever comes behind them. By default the longest is taken.
         """
-        del known
+        del is_known
         return items
 
     def result_in(self, block: object) -> ToolResult | None:

@@ -6,7 +6,7 @@ and a call without the reasoning before it. So the items of one response are one
 provider's own tools, and compactions, are carried along as they are.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from buoyline.errors import MessageError
@@ -79,14 +79,13 @@ class OpenAIResponses(Dialect):
         items: Sequence[Any] = held["output"] if is_object(message) else held.output
         return items
 
-    def grouped(self, items: Sequence[Any], known: Iterable[Any] = ()) -> Sequence[Any]:
+    def grouped(self, items: Sequence[Any], is_known: Callable[[Any], bool] = bool) -> Sequence[Any]:
         """Return *items* as messages: those of a response, up to the next output or user item, are one.
 
-        A *known* message keeps its items; those of a response behind them are the next message.
+        A message that *is_known* keeps its items; those of a response behind them are the next message.
         """
-        groups = [message for message in known if _is_response(fields(message) or {})]
         messages: list[Any] = []
-        at = first = 0
+        at = 0
         while at < len(items):
             end = at
             while end < len(items) and _is_of_response(fields(items[end]) or {}):
@@ -95,15 +94,10 @@ class OpenAIResponses(Dialect):
                 messages.append(items[at])
                 at += 1
                 continue
-            for place in range(first, len(groups)):
-                held = self.handed_out(groups[place])
-                if held and [*map(fields, items[at : at + len(held)])] == [*map(fields, held)]:
-                    messages.append(groups[place])
-                    at, first = at + len(held), place + 1
-                    break
-            else:
-                messages.append({"output": [*items[at:end]]})
-                at = end
+            groups = ({"output": [*items[at:stop]]} for stop in range(end, at, -1))
+            found = next(filter(is_known, groups), {"output": [*items[at:end]]})
+            messages.append(found)
+            at += len(found["output"])
         return messages
 
     def holds(self, part: Part, role: Role) -> bool:

@@ -332,7 +332,7 @@ class ContextWindow:
         """
         if self._dialect is not None:
             known = self._follower.natives or [entry.native for entry in self._context.whole.messages]
-            messages = dialect_named(self._dialect).grouped(messages, known)
+            messages = dialect_named(self._dialect).grouped(messages, known.__contains__)
         given = self._handed_out.apart(messages, self._context.whole)
         return await self._follower.follow(given, key, lambda message, pinned: self._added(message, pinned=pinned))
 
