@@ -615,8 +615,16 @@ async def test_a_response_is_one_message_whose_items_are_handed_out_flat() -> No
     await window.extend(items)
     assert await window.prepare() == [user("go"), *items]
     assert window.added == 3
-    other = await opened(workspace)
-    assert (await other.follow([user("go"), *items, user("next")])).added == 1
+    with pytest.raises(MessageError, match="add the response, extend with all of its items"):
+        await window.add(items[1])
+    grown = [user("go"), *items]
+    for text in ("One.", "Two.", "Three."):  # a known response keeps its items, also in another process
+        grown.append({"role": "assistant", "content": text})
+        other = await opened(workspace)
+        followed = await other.follow(grown)
+        assert (followed.added, followed.fork) == (1, None)
+        assert await other.prepare() == grown
+    assert (await other.follow([*grown, user("next")])).added == 1
 
 
 async def test_what_is_redacted_is_nowhere_on_disk_and_the_list_is_known_again(tmp_path: Path) -> None:

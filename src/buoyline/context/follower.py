@@ -137,6 +137,11 @@ class ListFollower:
         self.summaries[record["n"]] = dict(record)
         self._ours.add(record["n"], record["text"])
 
+    def grouped(self, items: Sequence[Any], dialect: str) -> Sequence[Any]:
+        """Return the messages of a list whose items are flat; see `Dialect.grouped`."""
+        found, keys = dialect_named(dialect), {key for one in self._known.values() for key in one.keys}
+        return found.grouped(items, lambda message: self._records.key(found.view(message)) in keys)
+
     def given(self, messages: Sequence[Any], key: MessageKey | None, dialect: str | None) -> list[Given]:
         """Read a list; what is as it was in the list before is not read again.
 

@@ -467,7 +467,7 @@ class ContextWindow:
         **facts: bool,
     ) -> tuple[int, list[Event]]:
         """Write messages down, with stubs for what is too large, and only then add them."""
-        if self._settings.dialect is not None:
+        if self._settings.dialect is not None and len(messages) > 1:
             messages = dialect_named(self._settings.dialect).grouped(messages)
         first, pairs = self.added, zip(messages, ids or [""] * len(messages), strict=False)
         entries = [self._records.entry(one, first + at, id=own, **facts) for at, (one, own) in enumerate(pairs)]
@@ -740,13 +740,13 @@ class ContextWindow:
         return followed
 
     def _follow(self, messages: Sequence[Any], key: MessageKey | None) -> tuple[Followed, list[Event]]:
+        if self._follower is None:
+            self._follower = ListFollower(self._records, self._transcript)
         if self._settings.dialect is not None:
-            messages = dialect_named(self._settings.dialect).grouped(messages)
+            messages = self._follower.grouped(messages, self._settings.dialect)
         made, parts = self._context.beginning
         if made != parts and [*messages[: len(made)]] == made:
             messages = [*parts, *messages[len(made) :]]
-        if self._follower is None:
-            self._follower = ListFollower(self._records, self._transcript)
         given = self._follower.given(messages, key, self._settings.dialect)
         change = self._follower.compared(given, self._context, self._order)
         if change.order is not None:
