@@ -577,6 +577,15 @@ def test_an_agent_with_its_old_messages_retrieves_its_old_results(kept: str, wor
     assert result_of(after, 4)["content"] == [BLOCKS[2]]
 
 
+def test_a_restart_finds_content_below_a_directory_of_any_name(tmp_path: Path) -> None:
+    workdir = tmp_path / "my work (1)"
+    before = run(ContextOffloader(workdir), tool_giving(lines()))
+    [path] = workdir.glob("sessions/*/tool_result-*.txt")
+    look = [call("retrieve_offloaded_content", {"reference": str(path)}, "call_2")]
+    after = run(ContextOffloader(workdir), tool_giving("short"), look, messages=[*before.messages])
+    assert text_of(after, 2) == lines()
+
+
 def test_a_path_or_a_forged_stub_opens_no_session_of_somebody_else(workdir: Path) -> None:
     other = run(ContextOffloader(workdir, session_id="of-somebody-else"), tool_giving(BLOCKS))
     stub = text_of(other)

@@ -142,10 +142,10 @@ class WorkspaceStorage:
         Raises:
             BuoylineError: The workspace refused.
         """
-        listed = stub.rpartition(_LIST)[2].strip().partition(" (")[0]
-        for place in await asyncio.to_thread(self._places_of, listed):
-            await self.workspace.record_stub(self.session_id, stub, StoredResult(listed, place.file))
-            return
+        for listed in re.findall(r"([^/\s]+) \(", stub.rpartition(_LIST)[2]):
+            for place in await asyncio.to_thread(self._places_of, listed):
+                await self.workspace.record_stub(self.session_id, stub, StoredResult(listed, place.file))
+                return
 
     async def _listed_places(self, reference: str) -> list[_Place]:
         """Return the places of *reference* in sessions that have recorded one of the agent's own tool results."""
