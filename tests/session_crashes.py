@@ -5,7 +5,7 @@ import base64
 import hashlib
 import shutil
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
@@ -39,13 +39,21 @@ class Process:
         self.window, self.plain = self.workspace.session(SESSION), self.workspace.session(SESSION)
         self.is_open = False
 
-    def at_work(self) -> Session:
-        """Return the window's handle, opened."""
+    def look(self) -> None:
+        """Open the window's handle."""
+        self.window.open()
+        self.window.settings = SETTINGS
+        self.is_open = True
+
+    def write(self, work: Callable[[Session], object]) -> None:
+        """Do *work* with the window's handle; if another has continued the session, open it again first."""
         if not self.is_open:
-            self.window.open()
-            self.window.settings = SETTINGS
-            self.is_open = True
-        return self.window
+            self.look()
+        try:
+            work(self.window)
+        except StaleWindowError:
+            self.look()
+            work(self.window)
 
 
 @dataclass(frozen=True)
@@ -87,11 +95,7 @@ class Add(Call):
 
     def run(self, process: Process) -> None:
         lines = [NewLine({"role": "user", "content": text}, keys=("1:abc",)) for text in self.texts]
-        try:
-            process.at_work().append(lines)
-        except StaleWindowError:
-            process.window.open()
-            process.window.append(lines)
+        process.write(lambda session: session.append(lines))
 
     def after(self, contents: Contents) -> Contents:
         return replace(contents, messages=contents.messages + self.texts, settings=True)
@@ -105,7 +109,7 @@ class Form(Call):
     def run(self, process: Process) -> None:
         stored = {0: (StoredFile("tool_result-c1.txt", 3, "00000000"),)}
         forms = [NewForm(self.number, {"role": "user", "content": self.text}, ("1:def",), stored=stored)]
-        process.at_work().note_forms(forms)
+        process.write(lambda session: session.note_forms(forms))
 
     def after(self, contents: Contents) -> Contents:
         messages = (*contents.messages[: self.number], self.text, *contents.messages[self.number + 1 :])
@@ -118,7 +122,9 @@ class Compact(Call):
     summary: str
 
     def run(self, process: Process) -> None:
-        session = process.at_work()
+        process.write(self._compact)
+
+    def _compact(self, session: Session) -> None:
         known = session.state.context.until if session.state.context else 0
         rendered = session.archive(
             [_rendered(line.value["content"]) for line in session.read(range(known, self.until))]
@@ -198,11 +204,17 @@ def _rendered(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Scenario:
-    """*calls* whose crash states are looked at, after others that are durable *before*."""
+    """*calls* whose crash states are looked at, after others that are durable *before*.
+
+    Attributes:
+        later: What succeeds at any time later.
+        then: What a process does that goes on after a kill, if not that.
+    """
 
     calls: tuple[Call, ...]
     before: tuple[Call, ...] = ()
     later: Add | Offload = Add(("and later",))
+    then: Call | None = None
 
 
 @dataclass(frozen=True)
@@ -367,7 +379,7 @@ def recorded_after_kill(
     second = Process(folder)
     if is_at_work:
         with still(Recorder({}, 0, process=98)):
-            second.at_work()
+            second.look()
             second.plain.load()
     undone = Recording(Disk(state), scenario.calls, (contents,), scenario.later)
     first = record(Process(folder), folder, nodes, undone, killed_after=killed_after)
@@ -375,7 +387,7 @@ def recorded_after_kill(
     begun, acknowledged = (sum(mark.is_acknowledged is done for mark in marks) for done in (False, True))
     before, seen = tuple(first.outcomes(acknowledged, begun)), observed(folder)
     assert seen in before
-    call: Call = scenario.later
+    call = scenario.then or scenario.later
     if is_repeated and begun:
         again = Again(scenario.calls[begun - 1], first.outcomes(begun - 1, begun - 1)[0], seen)
         if isinstance(again.call, Offload) or seen != again.after(seen):
@@ -502,6 +514,8 @@ SCENARIOS = {
     "the first message of a session": Scenario((Add(("one",)),)),
     "one message": Scenario((Add(("next",)),), (OLD,)),
     "several messages": Scenario((Add(("next", *LARGE)),), (OLD,)),
+    "a message, and a form by the next process": Scenario((Add(("next",)),), (OLD,), then=Form(1, "short")),
+    "a message, and a compaction by the next process": Scenario((Add(("next",)),), (OLD,), then=Compact(1, "sum")),
     "two messages": Scenario((Add(("yes",)), Add(("yes",))), (OLD,)),
     "a form": Scenario((Form(1, "short " * 90),), (OLD,)),
     "a form of a new message": Scenario((Add(LARGE), Form(2, "short")), (OLD,)),

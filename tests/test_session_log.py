@@ -187,6 +187,13 @@ def test_nothing_is_cut_that_the_other_log_names(tmp_path: Path) -> None:
         file(tmp_path, name).write_bytes(whole)
 
 
+def test_messages_without_the_record_of_their_session_are_damage(tmp_path: Path) -> None:
+    grown(tmp_path)
+    file(tmp_path, "state.jsonl").unlink()
+    with pytest.raises(CorruptError, match="holds 0 records of 2"):
+        handle(tmp_path).open()
+
+
 def test_readers_go_on_behind_a_damaged_line_and_only_who_asks_for_it_is_refused(tmp_path: Path) -> None:
     session = opened(tmp_path)
     for number in range(300):

@@ -7,13 +7,11 @@ from typing import Any
 from buoyline.context.entries import OWN, Entry, content_key, entry_of
 from buoyline.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from buoyline.messages.model import Part
-from buoyline.messages.payloads import put_back, take_out
+from buoyline.messages.payloads import take_out
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.offloader import StoredResult
 from buoyline.offloader.transcript import render
 from buoyline.store import layout
-from buoyline.store.blobs import get_blob, put_blob
-from buoyline.store.documents import ensure_workspace
 from buoyline.store.session import Session
 from buoyline.store.state import Line, NewForm, NewLine, Stored
 from buoyline.tokens import TextCounter
@@ -46,7 +44,7 @@ class Records:
 
     def form(self, entry: Entry) -> NewForm:
         """Return the record of a message that has another form from now on."""
-        value, refs = take_out(entry.value(), self._put)
+        value, refs = take_out(entry.value(), self.session.put)
         keys = tuple(dict.fromkeys((*entry.keys, self.key(entry.message))))
         return NewForm(entry.number, self.session.redaction.value(value), keys, refs, entry.stored)
 
@@ -56,14 +54,10 @@ class Records:
 
     def _entry_of(self, line: Line) -> Entry:
         dialect = dialect_named(dialect_of(line))
-        native = dialect.from_json(put_back(line.value, line.refs, lambda one: get_blob(self.session.disk, one)))
+        native = dialect.from_json(self.session.with_payloads(line))
         entry = entry_of(native, line.number, self._counter, dialect=dialect.name, id=line.id)
         stored = _stored_in(entry.message, line.stored)
         return replace(entry, keys=line.keys, pinned=line.pinned, ours=line.ours, stored=stored)
-
-    def _put(self, payload: bytes, media_type: str) -> str:
-        ensure_workspace(self.session.disk)
-        return put_blob(self.session.disk, self.session.redaction.payload(payload, media_type), media_type)
 
     def _redacted(self, part: Part) -> Part:
         redaction = self.session.redaction

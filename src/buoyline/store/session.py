@@ -21,7 +21,7 @@ from buoyline.messages import spell
 from buoyline.messages.payloads import put_back
 from buoyline.messages.times import now
 from buoyline.store import layout
-from buoyline.store.blobs import get_blob
+from buoyline.store.blobs import get_blob, put_blob
 from buoyline.store.disk import Disk, OpenFile
 from buoyline.store.documents import ensure_workspace
 from buoyline.store.log import Damage, Facts, Log, LogLine, Tail, body_of, has_lost_line_ends
@@ -128,7 +128,7 @@ class Session:
                 break
             known = records.count
         self._require_all(records, messages)
-        self._fold(0)
+        self._fold()
         return self.state
 
     def read(self, numbers: Iterable[int]) -> list[Line]:
@@ -190,6 +190,11 @@ class Session:
         return [found for log in logs if self.disk.status(log.name) is not None for found in log.damage()]
 
     # Writing.
+
+    def put(self, payload: bytes, media_type: str) -> str:
+        """Store a payload under ``data/``, redacted; return its reference. Durable on return."""
+        self.prepare()
+        return put_blob(self.disk, self.redaction.payload(payload, media_type), media_type)
 
     def append(self, lines: Sequence[NewLine]) -> int:
         """Append messages, whole or not at all, in one write and one sync; return the number of the first.
@@ -271,11 +276,10 @@ class Session:
         log = self._summaries
         with self._writing(as_window=True), self.disk.opened(log.name, write=True) as file:
             if not log.knows(file):
-                file.sync()
                 tail = log.look(file)
                 if tail.count < self.state.named_summaries:
                     raise log.corrupt(f"holds {tail.count} summaries of {self.state.named_summaries} that were written")
-                self._set_aside(log, file, tail)
+                self._take_over(log, file, tail)
             try:
                 (line,) = log.append(file, [{"n": log.count, **record}], [{"time": now()}])
             finally:
@@ -351,22 +355,22 @@ class Session:
     def _catch_up(self, context: OpenFile, state: OpenFile) -> None:
         """Sync and take in what others wrote, and set torn bytes aside."""
         logs = ((self._records, state), (self._messages, context))
-        if all(log.knows(file) for log, file in logs):
+        is_known = (self.state.records, self.state.end) == (self._records.count, self._messages.count)
+        if is_known and all(log.knows(file) for log, file in logs):
             return
-        for log, file in logs:
-            if not log.knows(file):
-                file.sync()
         tails = [log.look(file) for log, file in logs]
         self._require_all(*tails)
         is_replaced = [log.is_replaced(file, tail) for (log, file), tail in zip(logs, tails, strict=True)]
         if self._is_window and (any(is_replaced) or tails[1].count != self._messages.count):
             self._refuse("another writer has continued it")
-        known = 0 if is_replaced[0] else self._records.count
+        if is_replaced[0]:
+            self.state = SessionState()
         for (log, file), tail in zip(logs, tails, strict=True):
-            self._set_aside(log, file, tail)
-        if self._is_window and any(line.value["op"] in _OF_A_WINDOW for line in self._records.lines(known)):
+            self._take_over(log, file, tail)
+        new = self._records.lines(self.state.records)
+        if self._is_window and any(line.value["op"] in _OF_A_WINDOW for line in new):
             self._refuse("another window has continued it")
-        self._fold(known)
+        self._fold()
 
     def _require_all(self, records: Tail, messages: Tail) -> None:
         """Refuse a log that is shorter than the other one proves: the missing part was acknowledged."""
@@ -377,8 +381,8 @@ class Session:
         if records.count < named:
             raise self._records.corrupt(f"holds {records.count} records of {named} that were written")
 
-    def _set_aside(self, log: Log, file: OpenFile, tail: Tail) -> None:
-        """Move torn bytes at the end of *file* to a file of their own, and take the rest over."""
+    def _take_over(self, log: Log, file: OpenFile, tail: Tail) -> None:
+        """Make durable what others wrote to *file*; move torn bytes at its end to a file of their own."""
         if tail.end < tail.size:
             torn = file.read(tail.end, tail.size - tail.end)
             if has_lost_line_ends(torn):
@@ -387,18 +391,18 @@ class Session:
             short = log.name.rpartition("/")[2]
             self.disk.publish(f"{self.name}/{layout.torn_name(short, tail.end, torn)}", [torn])
             file.cut(tail.end)
+        elif not log.knows(file):
+            file.sync()
         log.accept(file, Tail(tail.end, tail.facts, tail.end), is_synced=True)
 
-    def _fold(self, known: int) -> None:
-        """Take in the records from number *known* on."""
-        if known == 0:
-            self.state = SessionState()
-        for line in self._records.lines(known):
+    def _fold(self) -> None:
+        """Take in the records that are new."""
+        for line in self._records.lines(self.state.records):
             try:
                 self.state.fold(line)
             except (KeyError, TypeError, ValueError) as error:
                 raise self._records.corrupt(f"record {line.number} cannot be read: {error!r}") from error
-            if line.number == 0 and known == 0:
+            if line.number == 0:
                 self._require_ours(line.value)
         self.state.end = self._messages.count
         if self._messages.tail.facts.get("archived"):

@@ -241,15 +241,16 @@ class SessionState:
         Raises:
             KeyError, TypeError, ValueError: It is none of ours.
         """
-        facts = line.facts
+        if line.raw.startswith(_FORM):  # its value is read when somebody asks for it
+            number, keys = line.facts["number"], line.facts.get("keys", ())
+            self.forms[number] = line.number
+            self.form_keys[number] = tuple(dict.fromkeys((*self.form_keys.get(number, ()), *keys)))
+        else:
+            self._fold_record(line.value, line.facts)
         self.damaged += range(self.records, line.number)
         self.records = line.number + 1
-        if line.raw.startswith(_FORM):  # its value is read when somebody asks for it
-            number = facts["number"]
-            self.forms[number] = line.number
-            self.form_keys[number] = tuple(dict.fromkeys((*self.form_keys.get(number, ()), *facts.get("keys", ()))))
-            return
-        record = line.value
+
+    def _fold_record(self, record: Mapping[str, Any], facts: Facts) -> None:
         match record["op"]:
             case "session":
                 self.session_id = record["id"]
@@ -260,7 +261,7 @@ class SessionState:
             case "usage":
                 self.usage = record["usage"]
             case "result":
-                self.results[record["files"][0][0]] = record
+                self.results[record["files"][0][0]] = dict(record)
             case "context":
                 self._fold_context(ContextRecord.from_json(record, facts))
             case _:

@@ -23,7 +23,7 @@ from buoyline.store import layout
 from buoyline.store.blobs import put_blob, with_data_tags
 from buoyline.store.disk import OWN_MODE, Disk
 from buoyline.store.documents import check_workspace, ensure_workspace
-from buoyline.store.log import LogLine, facts_in
+from buoyline.store.log import LogLine, body_of, facts_in
 from buoyline.store.memory import MemoryDisk
 from buoyline.store.redaction import Redaction, RedactText
 from buoyline.store.session import Session
@@ -100,7 +100,7 @@ class Workspace:
         """
 
         def offload(session: Session) -> str:
-            if lines := self._lines(msgs):
+            if lines := _lines(session, msgs):
                 views, times = [view for _, view in lines], [line.time for line, _ in lines]
                 session.append_archived(
                     [line for line, _ in lines], lambda first: render(views, first, times, lambda _: None)
@@ -247,28 +247,6 @@ class Workspace:
         found = [self.disk.status(f"{layout.SESSIONS}/{name}/{file}") for file in (layout.CONTEXT, layout.STATE)]
         return max((status.mtime_ns for status in found if status), default=0)
 
-    def _lines(self, natives: Sequence[Any]) -> list[tuple[NewLine, Message]]:
-        """Return messages that are to be archived, with their payloads stored, and how they read."""
-        checked: list[tuple[str, Any]] = []
-        for position, native in enumerate(natives):
-            try:
-                dialect = detect(native)
-                value = dialect.to_json(native)
-                dialect.view(value)
-            except MessageError as error:
-                raise error.at(position) from error
-            checked.append((dialect.name, value))
-        if checked:
-            ensure_workspace(self.disk, sync=False)
-        return [self._line(name, value) for name, value in checked]
-
-    def _line(self, dialect: str, value: Any) -> tuple[NewLine, Message]:
-        value, refs = take_out(value, self._put)
-        value = self.redaction.value(value)
-        found = detect(value)
-        spelled = "" if found.name == dialect else dialect
-        return NewLine(value, time_of(value) or now(), spelled, refs=refs), found.view(value)
-
     def _put(self, payload: bytes, media_type: str) -> str:
         return put_blob(self.disk, self.redaction.payload(payload, media_type), media_type)
 
@@ -294,6 +272,29 @@ class Workspace:
         self._pid = os.getpid()
         self._guard = threading.Lock()
         self._handles: dict[str, tuple[Session, threading.Lock]] = {}
+
+
+def _lines(session: Session, natives: Sequence[Any]) -> list[tuple[NewLine, Message]]:
+    """Return messages that are to be archived, with their payloads stored, and how they read."""
+    checked: list[tuple[str, Any]] = []
+    for position, native in enumerate(natives):
+        try:
+            dialect = detect(native)
+            value = dialect.to_json(native)
+            dialect.view(value)
+            body_of(value)
+        except MessageError as error:
+            raise error.at(position) from error
+        checked.append((dialect.name, value))
+    return [_line(session, name, value) for name, value in checked]
+
+
+def _line(session: Session, dialect: str, value: Any) -> tuple[NewLine, Message]:
+    value, refs = take_out(value, session.put)
+    value = session.redaction.value(value)
+    found = detect(value)
+    spelled = "" if found.name == dialect else dialect
+    return NewLine(value, time_of(value) or now(), spelled, refs=refs), found.view(value)
 
 
 class LocalWorkspace(Workspace):
