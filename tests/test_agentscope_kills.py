@@ -29,6 +29,7 @@ def check_whole(directory: Path, life: Life) -> None:
         assert all(tuple(block) in left for block in json.loads(line))
     turns = [name for name, _, _ in dict.fromkeys(everything) if name.startswith("turn-")]
     assert turns == [f"turn-{turn}" for turn in range(life.turns)]
+    assert life.agent.state.summary
     assert_sound(workspace)
 
 

@@ -376,6 +376,12 @@ def test_pieces_put_together_again_are_the_context(context: list[Msg], cut: int)
     assert blocks_of(halves) == blocks_of(context)
 
 
+def test_a_reply_that_the_user_spoke_into_stays_two_messages() -> None:
+    begun, ended = (AssistantMsg("pilot", [TextBlock(text=text)], id="reply") for text in ("I look.", "I see."))
+    context = [UserMsg("user", "Look."), begun, UserMsg("user", "Well?"), ended]
+    assert all(one is other for one, other in zip(joined([*pieces(context)], context), context, strict=True))
+
+
 def blocks_of(messages: Sequence[Msg]) -> list[Any]:
     return [block for message in messages for block in message.content]
 

@@ -35,11 +35,12 @@ def pieces(context: Sequence[Msg]) -> Iterator[Msg]:
 
 def joined(parts: Sequence[Msg], context: Sequence[Msg]) -> Iterator[Msg]:
     """Yield pieces as messages; one whose blocks are all there is the very object of *context*."""
-    whole = {message.id: message for message in context}
+    # Words that come amid a reply divide it, so its id alone does not name a message.
+    whole = {(message.id, block.id): message for message in context for block in message.content}
     for _, group in groupby(parts, key=lambda part: part.id if part.role == "assistant" else id(part)):
         first, *others = group
         blocks = [block for part in (first, *others) for block in part.content]
-        message = whole.get(first.id, first)
+        message = whole.get((first.id, blocks[0].id), first) if blocks else first
         yield message if _are_same(blocks, message.content) else message.model_copy(update={"content": blocks})
 
 
