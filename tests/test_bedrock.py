@@ -148,13 +148,6 @@ def test_a_result_is_read_as_a_tool_gives_it_as_a_block_and_in_a_message() -> No
         assert read_result(given_result) == ToolResult("tooluse_1", "", (Text("one"),))
 
 
-def test_what_holds_no_result_or_two_is_refused_as_a_result() -> None:
-    with pytest.raises(MessageError, match="no tool result alone: it holds 2"):
-        read_result(user(tool_result([]), tool_result([])))
-    with pytest.raises(MessageError, match="no tool result alone: it holds 0"):
-        read_result(user({"text": "one"}))
-
-
 def test_new_blocks_of_results_leave_all_else_the_very_same_objects() -> None:
     result, words = tool_result([{"text": "long"}, IMAGE, {"json": {"a": 1}}]), {"text": "Go on."}
     message = user(tool_result([{"text": "other"}], "tooluse_0"), result, words, tracking_id="t", metadata={"a": 1})

@@ -151,12 +151,6 @@ def test_ids_that_are_empty_or_repeat_are_told_apart_in_pairs(to: str) -> None:
     assert [loss.message for loss in converted.losses] == [1, 1, 4, 7]
 
 
-def test_ids_stay_as_they_are_where_any_will_do() -> None:
-    rounds = [{"role": "assistant", "content": None, "tool_calls": [openai_call("")]}, openai_result("")]
-    messages = convert(rounds, to="agentscope").messages
-    assert [block.id for message in messages for block in message.content] == ["", ""]
-
-
 @pytest.mark.parametrize("to", ["agentscope", "anthropic", "bedrock", "openai"])
 def test_each_call_has_a_result_and_each_result_a_call(to: str) -> None:
     orphan = openai_result("c9", "Nobody asked for this.")

@@ -318,12 +318,6 @@ def test_results_of_parallel_calls_stand_in_one_message_of_the_tools() -> None:
     )
 
 
-def test_a_result_beside_words_of_the_user_is_the_users_message() -> None:
-    message = {"role": "user", "content": [tool_result("one"), text_block("Go on.")]}
-    view = detect(message).view(message)
-    assert (view.role, view.text, len(view.results)) == ("user", "Go on.", 1)
-
-
 @pytest.mark.parametrize("content", [None, "", []])
 def test_a_result_of_nothing_has_no_text(content: Any) -> None:
     view = ANTHROPIC.view({"role": "user", "content": [tool_result(content)]})

@@ -97,7 +97,7 @@ def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **op
     """Feed a recorded conversation through the live code path.
 
     SESSION.jsonl is a session file of Claude Code (~/.claude/projects/*/*.jsonl), or messages of any known dialect: one
-    a line, a JSON array, or an object with "messages". "-" reads what is piped in. Records of Claude Code that are not
+    a line, a JSON array, or an object with "messages". "-" reads what is piped in. Lines and records that are no
     messages are skipped and counted; a conversation that it compacted is replayed whole, its summaries included. The
     session in the workspace has the name of the file.
 
