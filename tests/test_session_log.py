@@ -251,6 +251,17 @@ def test_a_torn_summary_is_set_aside_and_a_named_one_never(tmp_path: Path) -> No
         session.append_summary({"text": "third"})
 
 
+@pytest.mark.parametrize("name", ["context.jsonl", "summaries.jsonl", "transcript.md"])
+def test_a_file_that_is_gone_is_damage_and_never_made_anew(tmp_path: Path, name: str) -> None:
+    opened(tmp_path).append([message("one")])
+    session = opened(tmp_path)
+    file(tmp_path, name).unlink()
+    call = session.append_summary if name == "summaries.jsonl" else lambda _: session.archive([["x"]])
+    with pytest.raises(CorruptError, match="is missing; run `buoyline repair`"):
+        call({"text": "x"})
+    assert not file(tmp_path, name).exists()
+
+
 # What is written comes back.
 
 

@@ -339,7 +339,11 @@ class Session:
                 finally:
                     self._note_uncut(context, state)
         except StorageError as error:
-            if self._is_window and error.errno == errno.ENOENT and self.disk.status(self.name) is None:
+            if error.errno != errno.ENOENT:
+                raise
+            if self.disk.status(self.name) is not None:
+                raise CorruptError(str(error.filename), "is missing; run `buoyline repair`") from error
+            if self._is_window:
                 self._refuse("it was removed")
             raise
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
+from buoyline.messages.jsonl import is_array
 from buoyline.messages.payloads import Reference
 from buoyline.offloader.protocol import StoredFile
 from buoyline.store.log import Facts, LogLine
@@ -324,4 +325,4 @@ def line_of(line: LogLine, form: LogLine | None, form_keys: Sequence[str]) -> Li
 
 
 def _as_tuples(value: Any) -> Any:
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+    return tuple(map(_as_tuples, value)) if is_array(value) else value
