@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from command_line import buoyline
 
+from buoyline import ContextWindow
 from buoyline.lookups import read
 from buoyline.workspace import LocalWorkspace
 
@@ -53,6 +54,20 @@ def test_grep_takes_the_options_of_grep(workdir: Path) -> None:
 
 def test_search_prints_the_passages_that_match_best(workdir: Path) -> None:
     assert "disk full" in buoyline("search", "disk", "--workdir", workdir).stdout
+
+
+def test_people_also_find_what_is_in_the_context(tmp_path: Path) -> None:
+    async def talk() -> None:
+        window = ContextWindow(offloader=LocalWorkspace(tmp_path, durability="off"), session_id="s1", size=8_000)
+        await window.add({"role": "user", "content": "Where is the needle?"})
+        await window.prepare()
+
+    asyncio.run(talk())
+    for command in ("grep", "search"):
+        answer = buoyline(command, "needle", "--workdir", tmp_path).stdout
+        assert "== sessions/s1/in_context" in answer
+        assert "Where is the needle?" in answer
+    assert "Where is the needle?" in buoyline("read", "in_context:-2", "--workdir", tmp_path).stdout
 
 
 def test_an_answer_may_have_any_number_of_tokens(workdir: Path) -> None:

@@ -110,7 +110,8 @@ def test_going_on_shows_each_passage_once_within_the_tokens(
 
 
 @given(
-    query=st.text(max_size=30) | st.sampled_from(['"', '""', 'a"b', "NEAR(a b)", "text:x", "a*", "-x", "\0", "\ud800a"])
+    query=st.text(max_size=30)
+    | st.sampled_from(['"', '""', 'a"b', "NEAR(a b)", "text:x", "a*", "-x", "\0", "\ud800a", "漢" * 500_000])
 )
 def test_no_query_is_syntax_for_the_index(workspace: LocalWorkspace, query: str) -> None:
     with contextlib.suppress(ConfigError):  # it has no word

@@ -127,6 +127,7 @@ def test_definitions_are_schemas_that_allow_each_accepted_argument(workspace: Lo
         ("grep", {"pattern": "x", "path": ["a"]}, "path: must be string, not list"),
         ("grep", {"pattern": "x", "path": "nothing-*"}, "no file 'nothing-*'"),
         ("grep", {"pattern": "x", "context": 5_000}, "context: must be 0 to 100"),
+        ("grep", {"pattern": "x", "path": "*a" * 500_000}, "near are"),
         ("search", {"query": "?!"}, "has no word to look for"),
     ],
 )

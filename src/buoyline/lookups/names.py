@@ -25,6 +25,7 @@ _PLACE = re.compile(rf"(?:.*/)?({layout.SESSIONS}/[^/]+|{layout.DATA})/([^/]+)",
 _DIRECTORY = re.compile(rf"(?:.*/)?({layout.SESSIONS}/[^/]+)", re.DOTALL)
 _WILDCARDS = frozenset("*?[")
 _MAX_PATHS = 100
+_MAX_PATTERN_CHARS = 1_000
 _MAX_NAMED = 4
 _MAX_COMPARED = 5_000
 _MAX_SHOWN_CHARS = 200
@@ -94,7 +95,7 @@ def _listed(sources: Sources, path: str, *, newest_first: bool) -> list[str]:
     parent, _, pattern = path.strip().rpartition("/") if _WILDCARDS & set(path) else (path, "", "*")
     place = _DIRECTORY.fullmatch(parent) if pattern != "*" else None
     directory = directory_at(sources, parent) if place is None else ""
-    if directory is None:
+    if directory is None or len(pattern) > _MAX_PATTERN_CHARS:  # 500,000 wildcards would take 16 s
         return []
     wanted = directory or (place[1] if place is not None else "*")
     directories = [each for each in sources.directories if fnmatch.fnmatchcase(each, wanted)]

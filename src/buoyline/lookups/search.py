@@ -37,6 +37,7 @@ _COUNT = "SELECT count(*) " + _MATCHING
 _BEST = "SELECT path, number, text, rank " + _MATCHING + " ORDER BY rank LIMIT 500"
 _LOCKED_S = 30.0
 
+_MAX_QUERY_CHARS = 2_000
 _MAX_WORDS = 64
 _FEW_PASSAGES = 10_000
 _RAREST = 3
@@ -96,9 +97,8 @@ def search(
     total = len(ranked)
     if total < start:
         which = "further passage" if total else "passage"
-        return Answer(
-            f"[No {which} with a word of the query in {len(names):,} file(s).]\n{sources.unread_row()}", total=total
-        )
+        files = "1 file" if len(names) == 1 else f"{len(names):,} files"
+        return Answer(f"[No {which} with a word of the query in {files}.]\n{sources.unread_row()}", total=total)
     counts = ", ".join(f"{word} ({count:,})" for word, count in rarest)
     note = sources.unread_row()
     if start == 1 and counts and len(words) > 1:
@@ -115,7 +115,7 @@ def search(
 
 def words_of(query: str) -> list[str]:
     """Return quoted phrases, identifiers such as ``order-0042``, words and pairs of characters, each once."""
-    text = query.lower()
+    text = query[:_MAX_QUERY_CHARS].lower()  # the time for a long word is quadratic
     quoted = [" ".join(_WORD.findall("".join(groups))) for groups in _QUOTED.findall(text)]
     found = [*quoted, *_COMPOUND.findall(text), *_WORD.findall(_UNSPACED.sub(" ", text)), *_pairs(text)]
     return list(filter(None, dict.fromkeys(found)))[:_MAX_WORDS]
@@ -206,7 +206,7 @@ def _add(sources: Sources, db: sqlite3.Connection, path: str, version: str) -> N
     row = first = db.execute("SELECT coalesce(max(last), 0) + 1 FROM files").fetchone()[0]
     try:
         for row, (number, text) in enumerate(passages(sources.blocks(path)), first):
-            pairs = " ".join(_pairs(text.lower(), is_indexed=True))
+            pairs = "" if text.isascii() else " ".join(_pairs(text.lower(), is_indexed=True))
             db.execute(_INSERT, (row, text, pairs, path, number))
     except StorageError as error:
         sources.unread[path] = str(error.strerror)
