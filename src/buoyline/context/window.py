@@ -6,11 +6,12 @@ import os
 import threading
 import time as clock
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Any, Final, Self, TypeAlias, TypeVar, Unpack
 
 from buoyline.compression import ContextConfig, Summarizer, Summary
 from buoyline.compression.config import LEAST_SUMMARY_TOKENS, config_of, require_focus
@@ -42,7 +43,6 @@ from buoyline.messages.times import now
 from buoyline.offloader import StoredResult, ToolOutput
 from buoyline.offloader.stub import stub_of
 from buoyline.store import layout
-from buoyline.store.session import Session
 from buoyline.store.state import ContextRecord
 from buoyline.store.streams import collected, reason_of
 from buoyline.store.workspace import LocalWorkspace, Workspace
@@ -51,6 +51,7 @@ from buoyline.tokens.o200k import counter_of
 from buoyline.tokens.usage import model_of, usage_of
 
 T = TypeVar("T")
+Tools: TypeAlias = Iterable[Any] | None
 
 _WORTH_ASKING_TOKENS: Final = 1_000
 """An agent that asks for a compaction gets none below that: the summary would take most of it."""
@@ -75,20 +76,6 @@ class ContextWindow:
     docs/window.md and docs/settings.md.
     """
 
-    session_id: str
-    workspace: Workspace
-    _owned: LocalWorkspace | None
-    _session: Session
-    _counter: TextCounter
-    _report: OnEvent
-    _summarizers: dict[str, Summarizer | SummaryFunction | None]
-    _turns: Turns
-    _alone: threading.Lock
-    _at_work: str
-    _tools: dict[str, Tool]
-    _given: WindowSettings
-    _usage: Mapping[str, Any] | None
-
     def __init__(self, *_: object, **__: object) -> None:
         """Refuse: `open` is the one way in."""
         raise TypeError("open a session with `await ContextWindow.open(workspace, session_id, size=…)`")
@@ -108,7 +95,7 @@ class ContextWindow:
         """Continue a session of a workspace, or begin it; nothing is written yet.
 
         Args:
-            workspace: Where everything is kept; `close` closes one that is opened for a path.
+            workspace: Where everything is kept, or its path.
             session_id: Its name.
             summarizer: Writes summaries. Default: without a model.
             summarizers: Further ones, by the ``summarization_model_id`` of documents.
@@ -121,25 +108,25 @@ class ContextWindow:
             CorruptError: The session is damaged where the context needs it.
         """
         require_arguments(settings, summarizer)
-        self = cls.__new__(cls)
-        self._owned = LocalWorkspace(workspace) if isinstance(workspace, (str, os.PathLike)) else None
-        found: object = self._owned or workspace
+        found: object = LocalWorkspace(workspace) if isinstance(workspace, (str, os.PathLike)) else workspace
         if not isinstance(found, Workspace):
             raise ConfigError("workspace", f"{type(workspace).__name__} is none; give a path or a LocalWorkspace")
-        self.workspace, self.session_id = found, session_id
-        self._session = self.workspace.session(session_id)
-        self._counter, self._report = counter_of(counter), reporting(session_id, on_event)
-        self._summarizers = {**(summarizers or {}), "": summarizer}
-        self._turns, self._alone, self._at_work = Turns(), threading.Lock(), ""
-        self._tools, self._given = dict[str, Tool](), settings
+        self = cls.__new__(cls)
+        self._begin(found, session_id, counter_of(counter), reporting(session_id, on_event))
+        self._summarizers, self._given = {**(summarizers or {}), "": summarizer}, settings
         await self._turn(self._load)
         return self
 
+    def _begin(self, workspace: Workspace, session_id: str, counter: TextCounter, report: OnEvent) -> None:
+        self.workspace, self.session_id, self._counter, self._report = workspace, session_id, counter, report
+        self._summarizers: dict[str, Summarizer | SummaryFunction | None] = {}
+        self._given, self._session = WindowSettings(), workspace.session(session_id)
+        self._turns, self._alone, self._at_work = Turns(), threading.Lock(), ""
+        self._tools, self._events = dict[str, Tool](), list[Event]()
+
     async def close(self) -> None:
-        """Write the last usage down, and close a workspace that `open` opened."""
+        """Write the last usage down."""
         await self._turn(self._close)
-        if self._owned is not None:
-            await self._owned.close()
 
     async def __aenter__(self) -> Self:
         """Return the window."""
@@ -223,7 +210,7 @@ class ContextWindow:
     # Before and after a model call.
 
     async def prepare(
-        self, management: Management | None = None, *, system: Any = None, tools: Iterable[Any] | None = None
+        self, management: Management | None = None, *, system: Any = None, tools: Tools = None
     ) -> list[Any]:
         """Return the messages for the next model call; compacts above the trigger.
 
@@ -239,20 +226,15 @@ class ContextWindow:
             return await self._prepared(management, system, tools)
 
     async def compress(
-        self,
-        *,
-        force: bool = False,
-        focus: str | None = None,
-        config: ContextConfig | None = None,
-        before: int | None = None,
+        self, *, force: bool = False, focus: str = "", config: ContextConfig | None = None, before: int | None = None
     ) -> Summary | None:
         """Compact now if above the trigger; *force* and *before*, the first message to keep, do in any case."""
         with self._busy("compress"):
-            settings = self._settings.config if config is None else config_of(config)
+            settings = config_of(config or self._settings.config)
             require_focus(focus)
             if not force and before is None and not self._exceeds(settings):
                 return None
-            return await self._compact(settings, focus or "", before=before)
+            return await self._compact(settings, focus, before=before)
 
     async def recover_from_overflow(self, error: BaseException | None = None) -> list[Any]:
         """Make the context at least a tenth smaller after the provider refused it, without a model.
@@ -261,13 +243,13 @@ class ContextWindow:
             ContextOverflowError: The messages that must stay are too large.
         """
         with self._busy("recover_from_overflow"):
-            await self._emitted(self._begin)
+            await self._turn(self._settle)
             self._budget.forget()
             target = int(self.tokens * (1 - _LEAST_PROGRESS))
             for config in (self._settings.config, replace(self._settings.config, reserve_ratio=0.0)):
                 if self.tokens > target:
                     await self._compact(config, use_model=False, most=target)
-            await self._emitted(lambda: self._fit(target))
+            await self._turn(lambda: self._fit(target))
             if self.tokens > target:
                 reason = f"the newest messages alone take {self.tokens:,} tokens"
                 raise ContextOverflowError(self.tokens, self._budget.limit, reason) from error
@@ -308,18 +290,12 @@ class ContextWindow:
             return await self._followed(messages, key)
 
     async def request(
-        self,
-        messages: Sequence[Any],
-        *,
-        key: MessageKey | None = None,
-        management: Management | None = None,
-        system: Any = None,
-        tools: Iterable[Any] | None = None,
+        self, messages: Sequence[Any], *, key: MessageKey | None = None, system: Any = None, tools: Tools = None
     ) -> list[Any]:
         """Follow a framework's list, and return what to send: `follow` and `prepare` in one step."""
         with self._busy("request"):
             await self._followed(messages, key)
-            return await self._prepared(management, system, tools)
+            return await self._prepared(None, system, tools)
 
     # Tools for the agent.
 
@@ -365,18 +341,14 @@ class ContextWindow:
         return dialect_named(self._settings.dialect or (owner.dialect if owner else self._context.dialect))
 
     async def _turn(self, work: Callable[[], T]) -> T:
-        return await completed(self._turns.take(work))
+        return await self._ended(self._turns.take(work))
 
-    async def _emitted(self, work: Callable[[], None]) -> None:
-        """Do *work* in a turn, then emit the events of what it offloaded."""
-
-        def done() -> list[Event]:
-            self._offloading.events = []
-            work()
-            return self._offloading.events
-
-        for event in await self._turn(done):
-            self._report(event)
+    async def _ended(self, outcome: Future[T]) -> T:
+        """Wait for the end of a turn, and emit the events of what is on disk then."""
+        done = await completed(outcome)
+        while self._events:
+            self._report(self._events.pop(0))
+        return done
 
     @contextmanager
     def _busy(self, name: str) -> Iterator[None]:
@@ -442,17 +414,14 @@ class ContextWindow:
 
         async def ended() -> int:
             try:
-                first, events = await completed(outcome)
-                for event in events:
-                    self._report(event)
+                return await self._ended(outcome)
             except BaseException:
                 # The message is on disk, and the caller does not know: the same one again is a repetition.
                 if outcome.exception() is None:
-                    first = outcome.result()[0]
+                    first = outcome.result()
                     keys = [entry.keys[0] for entry in self._context.entries if entry.number >= first]
                     self._repeatable = keys[: len(messages)], first
                 raise
-            return first
 
         return ended()
 
@@ -465,7 +434,7 @@ class ContextWindow:
         offload: bool = False,
         time: str | None = None,
         **facts: bool,
-    ) -> tuple[int, list[Event]]:
+    ) -> int:
         """Write messages down, with stubs for what is too large, and only then add them."""
         if self._settings.dialect is not None and len(messages) > 1:
             messages = dialect_named(self._settings.dialect).grouped(messages)
@@ -473,24 +442,22 @@ class ContextWindow:
         entries = [self._records.entry(one, first + at, id=own, **facts) for at, (one, own) in enumerate(pairs)]
         repeatable, self._repeatable = self._repeatable, None
         if repeatable is not None and [entry.keys[0] for entry in entries] == repeatable[0]:
-            return repeatable[1], []
-        self._offloading.events = []
-        if stored is not None:
-            entries = [replace(entry, stored={0: stored.files}) for entry in entries]
+            return repeatable[1]
+        self._offloading.events.clear()
         for at, entry in enumerate(entries):
-            entries[at] = self._decided(entry, entries[:at])
+            entries[at] = replace(entry, stored={0: stored.files}) if stored else self._decided(entry, entries[:at])
             if offload:
                 entries[at] = self._offloading.by_hand(entries[at])
         usages = [self._usage, *[None] * len(entries)]
-        self._session.append(
-            [self._records.line(one, time or now(), use) for one, use in zip(entries, usages, strict=False)]
-        )
+        lines = [self._records.line(one, time or now(), use) for one, use in zip(entries, usages, strict=False)]
+        self._session.append(lines)
         self._usage = None if entries else self._usage
         for entry in entries:
             self._context.append(entry)
             self._order.append(entry.number)
             self._note(entry)
-        return first, self._offloading.events
+        self._events += self._offloading.events
+        return first
 
     def _decided(self, entry: Entry, before: Sequence[Entry]) -> Entry:
         """Return a new message with stubs for results; under a document all of them stay whole."""
@@ -509,7 +476,6 @@ class ContextWindow:
             self._follower.note(entry)
 
     def _shown(self, message: Any) -> Any:
-        self._offloading.events = []
         entry = self._decided(self._records.entry(message, self.added), ())
         for number, files in entry.stored.items():
             call_id = entry.message.results[number].call_id
@@ -518,7 +484,7 @@ class ContextWindow:
 
     # Preparing.
 
-    async def _prepared(self, management: Management | None, system: Any, tools: Iterable[Any] | None) -> list[Any]:
+    async def _prepared(self, management: Management | None, system: Any, tools: Tools) -> list[Any]:
         settings = self._settings
         if system is not None or tools is not None:
             settings = self._settings = settings.beside(system, tools)
@@ -528,21 +494,21 @@ class ContextWindow:
             self._document = await asyncio.to_thread(document_of, management, self.workspace)
         else:
             self._document = settings.management
-        await self._emitted(self._begin)
+        await self._turn(self._settle)
         if self._document is not None:
             await self._managed(self._document)
         is_full = self.tokens > self._budget.limit if self._document is not None else self._exceeds(settings.config)
         if self._asked is not None or is_full:
             await self._compact(settings.config, self._asked or "")
         if self.tokens > self._budget.limit:
-            await self._emitted(lambda: self._fit(self._budget.limit))
+            await self._turn(lambda: self._fit(self._budget.limit))
         return self._hand_out()
 
     def _hand_out(self) -> list[Any]:
         self._budget.hand_out(self._own_tokens)
         return [*self._context.shown]
 
-    def _begin(self) -> None:
+    def _settle(self) -> None:
         """Answer the calls that are open when the list is handed out; a result that still comes is the user's words."""
         context = self._context
         self._budget.check(context.staying_tokens, chain(context.head.quotes, context.entries))
@@ -555,7 +521,7 @@ class ContextWindow:
         # The oldest of too many images are offloaded, a quarter of the limit at once: it costs the provider's cache.
         limit, count = self._settings.config.max_images, self._context.images
         wanted = 0 if limit is None or count <= limit else max(count - limit, limit // 4)
-        changed = dict[int, Entry]()
+        changed = self._changes()
         for at, entry in enumerate(self._context.entries if wanted else ()):
             if wanted > 0 and entry.images and not entry.stays:
                 changed[at] = self._offloading.without_images(entry)
@@ -564,7 +530,7 @@ class ContextWindow:
 
     def _fit(self, most: int) -> None:
         """Shrink messages, the largest first, until the context takes at most *most*; kept results come last."""
-        entries, changed, left = self._context.entries, dict[int, Entry](), self._own_tokens
+        entries, changed, left = self._context.entries, self._changes(), self._own_tokens
         places = sorted(range(len(entries)), key=lambda at: -entries[at].tokens)
         for is_kept, step, at in ((kept, step, at) for kept in (False, True) for step in range(3) for at in places):
             if self._budget.tokens(left) <= most:
@@ -575,6 +541,11 @@ class ContextWindow:
                 left += changed[at].tokens - entry.tokens
         self._rewrite(changed)
 
+    def _changes(self) -> dict[int, Entry]:
+        """Begin to change messages; returns the place for them, by position."""
+        self._offloading.events.clear()
+        return {}
+
     def _rewrite(self, changed: Mapping[int, Entry]) -> None:
         """Give messages, by position, other forms: one batch of records, and only then memory."""
         entries = [*self._context.entries]
@@ -582,6 +553,7 @@ class ContextWindow:
         if not forms:
             return
         self._session.note_forms([*forms.values()])
+        self._events += self._offloading.events
         for at, form in forms.items():
             entries[at] = replace(changed[at], keys=form.keys)
             self._note(entries[at])
@@ -729,17 +701,12 @@ class ContextWindow:
 
     async def _followed(self, messages: Sequence[Any], key: MessageKey | None) -> Followed:
         try:
-            followed, events = await self._turn(lambda: self._follow(messages, key))
+            return await self._turn(lambda: self._follow(messages, key))
         except StaleWindowError:  # the list is the truth, whoever else has written
             await self._turn(self._load)
-            followed, events = await self._turn(lambda: self._follow(messages, key))
-        if followed.fork is not None:
-            events.append(HistoryForked(followed.fork, followed.removed))
-        for event in events:
-            self._report(event)
-        return followed
+            return await self._turn(lambda: self._follow(messages, key))
 
-    def _follow(self, messages: Sequence[Any], key: MessageKey | None) -> tuple[Followed, list[Event]]:
+    def _follow(self, messages: Sequence[Any], key: MessageKey | None) -> Followed:
         if self._follower is None:
             self._follower = ListFollower(self._records, self._transcript)
         if self._settings.dialect is not None:
@@ -751,10 +718,17 @@ class ContextWindow:
         change = self._follower.compared(given, self._context, self._order)
         if change.order is not None:
             self._take(change, change.order)
-        events, self._repeatable = self._edit(change), None
+        self._repeatable, changed = None, self._changes()
+        for at, entry in enumerate(self._context.entries if change.edited else ()):
+            if one := change.edited.get(entry.number):
+                fresh = self._records.entry(one.native, entry.number, id=one.id, pinned=entry.pinned)
+                changed[at] = self._decided(replace(fresh, keys=(*fresh.keys, *entry.keys)), ())
+        self._rewrite(changed)
         if change.new:
-            events += self._append([one.native for one in change.new], ids=[one.id for one in change.new])[1]
-        return Followed(len(change.new), change.removed, change.fork, len(change.edited)), events
+            self._append([one.native for one in change.new], ids=[one.id for one in change.new])
+        if change.fork is not None:
+            self._events.append(HistoryForked(change.fork, change.removed))
+        return Followed(len(change.new), change.removed, change.fork, len(change.edited))
 
     def _take(self, change: Change, order: Sequence[int]) -> None:
         """Show another selection of the session's messages."""
@@ -770,19 +744,6 @@ class ContextWindow:
         missing = [number for number in order[change.until :] if number not in held]
         held |= {entry.number: entry for entry in self._records.read(missing)}
         self._commit(head, order, [held[number] for number in order[change.until :]])
-
-    def _edit(self, change: Change) -> list[Event]:
-        """Take over other content of known messages."""
-        self._offloading.events = []
-        changed = dict[int, Entry]()
-        for at, entry in enumerate(self._context.entries if change.edited else ()):
-            one = change.edited.get(entry.number)
-            if one is not None:
-                fresh = self._records.entry(one.native, entry.number, id=one.id, pinned=entry.pinned)
-                fresh = replace(fresh, keys=(*fresh.keys, *entry.keys))
-                changed[at] = self._decided(fresh, ())
-        self._rewrite(changed)
-        return self._offloading.events
 
     # Documents.
 
@@ -823,7 +784,7 @@ class ContextWindow:
                 return [problem for problem in (missing, made.fell_back if made else "") if problem]
             case _:
                 texts = [action for action in actions if isinstance(action, Replace)]
-                await self._emitted(lambda: self._truncate(texts))
+                await self._turn(lambda: self._truncate(texts))
         return []
 
     def _let_go(self, cut: int) -> None:
@@ -834,7 +795,7 @@ class ContextWindow:
             self._evict(leaving, *self._staying(leaving), self._context.head.summary, notice)
 
     def _truncate(self, actions: Sequence[Replace]) -> None:
-        changed = dict[int, Entry]()
+        changed = self._changes()
         for position, number, write in actions:
             entry = changed.get(position, self._context.entries[position])
             changed[position] = self._offloading.truncated(entry, number, write)
