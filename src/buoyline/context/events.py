@@ -87,10 +87,9 @@ def reporting(session_id: str, on_event: OnEvent | None) -> OnEvent:
     Raises:
         ConfigError: *on_event* cannot be called, or would have to be awaited.
     """
-    if on_event is not None and not callable(on_event):
-        raise ConfigError("on_event", f"{type(on_event).__name__} is no function of an event")
-    if any(map(inspect.iscoroutinefunction, (on_event, getattr(on_event, "__call__", None)))):  # noqa: B004
-        raise ConfigError("on_event", "is called without await; pass a plain function, which may start a task")
+    awaits = map(inspect.iscoroutinefunction, (on_event, getattr(on_event, "__call__", None)))  # noqa: B004
+    if on_event is not None and (not callable(on_event) or any(awaits)):
+        raise ConfigError("on_event", f"{on_event!r} is called without await; pass a plain function of an event")
 
     def report(event: Event) -> None:
         level = {ResultOffloaded: logging.DEBUG, HistoryForked: logging.WARNING}.get(type(event), logging.INFO)

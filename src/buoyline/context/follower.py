@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from buoyline.context.context import Context
 from buoyline.context.entries import Entry
-from buoyline.context.head import Head, OurTexts, Shown, notice_of
+from buoyline.context.head import Head, Shown, notice_of, shown_in
 from buoyline.context.records import Records
 from buoyline.messages import Message
 from buoyline.messages.jsonl import is_object
@@ -123,8 +123,7 @@ class ListFollower:
         """Read what identifies each message of the session."""
         self._records = records
         self._transcript = transcript
-        self.summaries = {record["n"]: record for record in records.session.summaries()}
-        self._ours = OurTexts(transcript, [(number, record["text"]) for number, record in self.summaries.items()])
+        self.summaries: dict[int, Mapping[str, Any]] = {one["n"]: one for one in records.session.summaries()}
         self._known = {one.number: one for one in records.session.keys()}  # noqa: SIM118 - it is no mapping
         self._previous: list[Given] = []
 
@@ -134,13 +133,12 @@ class ListFollower:
 
     def note_summary(self, record: Mapping[str, Any]) -> None:
         """Know a new summary."""
-        self.summaries[record["n"]] = dict(record)
-        self._ours.add(record["n"], record["text"])
+        self.summaries[record["n"]] = record
 
     def grouped(self, items: Sequence[Any], dialect: str) -> Sequence[Any]:
         """Return the messages of a list whose items are flat; see `Dialect.grouped`."""
         found, keys = dialect_named(dialect), {key for one in self._known.values() for key in one.keys}
-        return found.grouped(items, lambda message: self._records.key(found.view(message)) in keys)
+        return found.grouped(items, lambda one: self._records.key(found, one, found.view(one)) in keys)
 
     def given(self, messages: Sequence[Any], key: MessageKey | None, dialect: str | None) -> list[Given]:
         """Read a list; what is as it was in the list before is not read again.
@@ -152,9 +150,9 @@ class ListFollower:
         for at, native in enumerate(messages):
             own, old = key(native) if key else "", self._previous[at] if at < len(self._previous) else None
             if old is None or old.id != own or old.kept != native:
-                view = (dialect_named(dialect) if dialect else detect(native)).view(native)
-                kept = {**native} if is_object(native) else native
-                old = Given(native, kept, view, own, self._records.key(view))
+                form = dialect_named(dialect) if dialect else detect(native)
+                view, kept = form.view(native), {**native} if is_object(native) else native
+                old = Given(native, kept, view, own, self._records.key(form, native, view))
             made.append(old)
         self._previous = made
         return made
@@ -165,7 +163,7 @@ class ListFollower:
         What stands in front of our summary in the list is archived; what stands behind it never is.
         """
         head = context.head
-        shown = [self._ours.shown_in(one.message.role, one.message.text) for one in given]
+        shown = [shown_in(one.message, self.summaries, self._transcript) for one in given]
         at = max((place for place, ours in enumerate(shown) if ours is not None), default=None)
         listed = [one for one, ours in zip(given, shown, strict=True) if ours is None]
         base, record, live = list(order[: head.until]), None, list[Known](context.order)

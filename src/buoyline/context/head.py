@@ -1,13 +1,13 @@
 """What stands for archived messages: system messages, and one message with quoted pins and the summary."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from buoyline.compression import Summary
 from buoyline.context.entries import Entry
-from buoyline.messages import Media, ToolResult
+from buoyline.messages import Media, Message, ToolResult
 from buoyline.messages.registry import dialect_named
 from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
@@ -43,7 +43,7 @@ class Head:
     def written(self, counter: TextCounter) -> "Head":
         """Return the head with its message: quotes, then the notice, then the summary.
 
-        It ends in the summary, or else in the notice, so that it is known again in a list; see `OurTexts`.
+        It ends in the summary, or else in the notice, so that it is known again in a list; see `shown_in`.
         """
         texts = [*map(_quoted, self.quotes), self.notice, self.summary.text if self.summary else ""]
         form, text = dialect_named(self.dialect), "\n\n".join(filter(None, texts))
@@ -91,35 +91,14 @@ class Shown:
     before: int = 0
 
 
-class OurTexts:
-    """Knows the messages of ours again that a list holds: all summaries of the session, and its notices."""
-
-    def __init__(self, transcript: str, summaries: Sequence[tuple[int, str]]) -> None:
-        """Know *summaries*, numbers with texts; notices name *transcript*."""
-        self._transcript = transcript
-        self._summaries: dict[str, list[tuple[int, str]]] = {}
-        for number, text in summaries:
-            self.add(number, text)
-
-    def add(self, number: int, text: str) -> None:
-        """Know one more summary."""
-        self._summaries.setdefault(_ending(text), []).append((number, text))
-
-    def shown_in(self, role: str, text: str) -> Shown | None:
-        """Return what of ours a message is; None if it is the user's own."""
-        if role != "user":
-            return None
-        for number, known in reversed(self._summaries.get(_ending(text), ())):
-            if text.endswith(known):
-                return Shown(number)
-        found = _NOTICE.search(text)
-        if found is not None and text.endswith(notice_of(int(found[1]), self._transcript)):
-            return Shown(None, int(found[1]))
+def shown_in(view: Message, summaries: Mapping[int, Mapping[str, Any]], transcript: str) -> Shown | None:
+    """Return what of ours a message of a list is; None if it is the user's own. Summaries go by their numbers."""
+    if view.role != "user":
         return None
-
-
-_ENDING_CHARS: Final = 48
-
-
-def _ending(text: str) -> str:
-    return text[-_ENDING_CHARS:]
+    text = view.text
+    for number, record in reversed(summaries.items()):
+        if text.endswith(record["text"]):
+            return Shown(number)
+    found = _NOTICE.search(text)
+    is_ours = found is not None and text.endswith(notice_of(int(found[1]), transcript))
+    return Shown(None, int(found[1])) if found is not None and is_ours else None

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from buoyline.context.entries import OWN, Entry, content_key, entry_of
-from buoyline.messages import Message, Reasoning, Text, ToolCall, ToolResult
-from buoyline.messages.model import Part
+from buoyline.messages import Message, Text
+from buoyline.messages.dialect import Dialect
 from buoyline.messages.payloads import take_out
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.offloader import StoredResult
@@ -28,13 +28,13 @@ class Records:
     def entry(self, native: Any, number: int, **facts: Any) -> Entry:
         """Read a new message; see `entry_of`."""
         entry = entry_of(native, number, self._counter, dialect=self._dialect, **facts)
-        return replace(entry, keys=(self.key(entry.message),))
+        return replace(entry, keys=(self.key(dialect_named(entry.dialect), native, entry.message),))
 
-    def key(self, message: Message) -> str:
+    def key(self, dialect: Dialect, native: Any, view: Message) -> str:
         """Return the hash of what the workspace's redaction leaves of a message: a short secret is guessed."""
         if self.session.redaction.is_active:
-            message = replace(message, parts=tuple(map(self._redacted, message.parts)))
-        return content_key(message)
+            view = dialect.view(dialect.from_json(self.session.redaction.value(dialect.to_json(native))))
+        return content_key(view)
 
     def line(self, entry: Entry, time: str, usage: Mapping[str, Any] | None) -> NewLine:
         """Return the line of a new message."""
@@ -45,7 +45,8 @@ class Records:
     def form(self, entry: Entry) -> NewForm:
         """Return the record of a message that has another form from now on."""
         value, refs = take_out(entry.value(), self.session.put)
-        keys = tuple(dict.fromkeys((*entry.keys, self.key(entry.message))))
+        key = self.key(dialect_named(entry.dialect), entry.native, entry.message)
+        keys = tuple(dict.fromkeys((*entry.keys, key)))
         return NewForm(entry.number, self.session.redaction.value(value), keys, refs, entry.stored)
 
     def read(self, numbers: Iterable[int]) -> list[Entry]:
@@ -58,18 +59,6 @@ class Records:
         entry = entry_of(native, line.number, self._counter, dialect=dialect.name, id=line.id)
         stored = _stored_in(entry.message, line.stored)
         return replace(entry, keys=line.keys, pinned=line.pinned, ours=line.ours, stored=stored)
-
-    def _redacted(self, part: Part) -> Part:
-        redaction = self.session.redaction
-        match part:
-            case Text() | Reasoning():
-                return replace(part, text=redaction.text(part.text))
-            case ToolCall():
-                return replace(part, arguments=redaction.text(part.arguments))
-            case ToolResult():
-                return redaction.result(part)
-            case _:
-                return part
 
     # As they leave the context: what is on disk counts, so that no secret comes into a summary.
 

@@ -1,6 +1,7 @@
 """The settings of a window, checked before anything is done with them, and as JSON."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Self, TypedDict
@@ -118,16 +119,13 @@ def _known(kind: type[Any], kept: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if name in names}
 
 
-def _reserved(max_output_tokens: int | None, model: str | None, size: int, trigger_ratio: float) -> int:
+def _reserved(given: Any, model: str | None, size: int, trigger_ratio: float) -> int:
     """Return how much of a window is kept free: most answers take far less than a model can give."""
-    trigger = trigger_ratio * size
-    if max_output_tokens is None:
-        try:
-            most = (max_output(model) if model is not None else None) or 0
-        except NotFoundError:  # if the size is given, the name may be unknown
-            most = 0
+    trigger, most = trigger_ratio * size, 0
+    if given is None:
+        with suppress(NotFoundError):  # if the size is given, the name may be unknown
+            most = 0 if model is None else max_output(model) or 0
         return min(most, int(_OUTPUT_SHARE * size), int(trigger / 2))
-    given: object = max_output_tokens
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < trigger:
         limit = f"no whole number from 0 to below trigger_ratio x size ({int(trigger):,})"
         raise ConfigError("max_output_tokens", f"{given!r} is {limit}")

@@ -1,6 +1,5 @@
 """The turns of a window: blocking work in a worker thread, one piece after another in the order of its calls."""
 
-import asyncio
 import os
 import threading
 from collections import deque
@@ -49,19 +48,3 @@ class Turns:
                 outcome.set_result(work())
             except BaseException as error:  # noqa: BLE001 - it is the caller's
                 outcome.set_exception(error)
-
-
-async def completed(outcome: Future[T]) -> T:
-    """Wait for work, also if the caller is cancelled: disk and memory change together, or not at all."""
-    waiting = asyncio.wrap_future(outcome)
-    try:
-        return await asyncio.shield(waiting)
-    except asyncio.CancelledError:
-        while not waiting.done():
-            try:
-                await asyncio.wait([waiting])
-            except asyncio.CancelledError:
-                continue
-        if not waiting.cancelled():
-            waiting.exception()
-        raise

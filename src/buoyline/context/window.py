@@ -32,7 +32,7 @@ from buoyline.context.old_compressor import Leaving, summarized
 from buoyline.context.records import Records, dialect_of
 from buoyline.context.settings import Settings, WindowSettings, require_arguments
 from buoyline.context.tools import call_in, compress_tool, definition
-from buoyline.context.turns import Turns, completed
+from buoyline.context.turns import Turns
 from buoyline.errors import BusyError, ConfigError, ContextOverflowError, NotFoundError, StaleWindowError
 from buoyline.lookups import lookup_tools
 from buoyline.lookups.tools import Tool
@@ -45,6 +45,7 @@ from buoyline.offloader.stub import stub_of
 from buoyline.store import layout
 from buoyline.store.state import ContextRecord
 from buoyline.store.streams import collected, reason_of
+from buoyline.store.threads import finished
 from buoyline.store.workspace import LocalWorkspace, Workspace
 from buoyline.tokens import TextCounter, TokenCounter
 from buoyline.tokens.o200k import counter_of
@@ -135,10 +136,6 @@ class ContextWindow:
     async def __aexit__(self, *_: object) -> None:
         """Close it."""
         await self.close()
-
-    def __repr__(self) -> str:
-        """Return session, tokens and size."""
-        return f"<ContextWindow {self.session_id!r}: {self.tokens:,} of {self._settings.size:,} tokens>"
 
     @property
     def messages(self) -> list[Any]:
@@ -345,7 +342,7 @@ class ContextWindow:
 
     async def _ended(self, outcome: Future[T]) -> T:
         """Wait for the end of a turn, and emit the events of what is on disk then."""
-        done = await completed(outcome)
+        done = await finished(asyncio.wrap_future(outcome))
         while self._events:
             self._report(self._events.pop(0))
         return done
@@ -476,10 +473,12 @@ class ContextWindow:
             self._follower.note(entry)
 
     def _shown(self, message: Any) -> Any:
+        self._offloading.events.clear()
         entry = self._decided(self._records.entry(message, self.added), ())
         for number, files in entry.stored.items():
             call_id = entry.message.results[number].call_id
             self._session.note_result({"key": call_id, "files": [list(file) for file in files]})
+        self._events += self._offloading.events
         return entry.native
 
     # Preparing.

@@ -10,7 +10,11 @@ T = TypeVar("T")
 
 async def in_thread(work: Callable[[], T]) -> T:
     """Run *work* in a worker thread, and wait for its end before a cancellation is raised."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
+    return await finished(asyncio.ensure_future(asyncio.to_thread(work)))
+
+
+async def finished(task: "asyncio.Future[T]") -> T:
+    """Return what *task* returns; if the caller is cancelled, wait for its end all the same."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
