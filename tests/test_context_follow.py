@@ -11,6 +11,7 @@ from context_lives import KilledError, Mortality, calling, check_valid, result, 
 from buoyline import ContextConfig
 from buoyline.context import ContextWindow, Event, Followed, HistoryForked
 from buoyline.errors import CorruptError
+from buoyline.store.memory import MemoryDisk
 from buoyline.store.workspace import MemoryWorkspace
 
 CONFIG = ContextConfig(tool_result_limit=300)
@@ -168,6 +169,11 @@ async def opened(workspace: MemoryWorkspace | None = None, **settings: Any) -> C
     return await ContextWindow.open(workspace or MemoryWorkspace(), "s1", size=100_000, **settings)
 
 
+def bytes_of(workspace: MemoryWorkspace, name: str) -> bytearray:
+    assert isinstance(workspace.disk, MemoryDisk)
+    return workspace.disk._files[f"sessions/s1/{name}"]
+
+
 async def test_a_list_that_grows_is_handed_out_as_the_same_objects() -> None:
     window, listed = await opened(), talk(0, 4)
     assert await window.follow(listed) == Followed(4)
@@ -269,7 +275,7 @@ async def test_a_summary_that_is_damaged_is_a_line_that_names_the_transcript() -
     window = await opened(workspace)
     await window.follow(talk(0, 8))
     await window.compress(before=4)
-    content = workspace.disk._files["sessions/s1/summaries.jsonl"]
+    content = bytes_of(workspace, "summaries.jsonl")
     content[40] ^= 1
     again = await opened(workspace)
     assert again.summary is None
@@ -284,7 +290,7 @@ async def test_damage_among_archived_messages_keeps_no_window_from_opening() -> 
     for end in (2, 4, 6, 8):
         await window.follow(talk(0, end))
     await window.compress(before=4)
-    content = workspace.disk._files["sessions/s1/context.jsonl"]
+    content = bytes_of(workspace, "context.jsonl")
     content[40] ^= 1
     again = await opened(workspace)
     assert again.messages == window.messages

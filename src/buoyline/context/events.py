@@ -87,8 +87,9 @@ def reporting(session_id: str, on_event: OnEvent | None) -> OnEvent:
     Raises:
         ConfigError: *on_event* cannot be called, or would have to be awaited.
     """
-    awaits = map(inspect.iscoroutinefunction, (on_event, getattr(on_event, "__call__", None)))  # noqa: B004
-    if on_event is not None and (not callable(on_event) or any(awaits)):
+    hook: object = on_event
+    awaits = map(inspect.iscoroutinefunction, (hook, getattr(hook, "__call__", None)))  # noqa: B004
+    if hook is not None and (not callable(hook) or any(awaits)):
         raise ConfigError("on_event", f"{on_event!r} is called without await; pass a plain function of an event")
 
     def report(event: Event) -> None:

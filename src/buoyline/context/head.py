@@ -96,7 +96,7 @@ def shown_in(view: Message, summaries: Mapping[int, Mapping[str, Any]], transcri
     if view.role != "user":
         return None
     text = view.text
-    for number, record in reversed(summaries.items()):
+    for number, record in reversed([*summaries.items()]):
         if text.endswith(record["text"]):
             return Shown(number)
     found = _NOTICE.search(text)

@@ -124,6 +124,7 @@ class ContextWindow:
         self._given, self._session = WindowSettings(), workspace.session(session_id)
         self._turns, self._alone, self._at_work = Turns(), threading.Lock(), ""
         self._tools, self._events = dict[str, Tool](), list[Event]()
+        self._usage: Mapping[str, Any] | None = None
 
     async def close(self) -> None:
         """Write the last usage down."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import accumulate
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -103,13 +104,16 @@ class Manager(BaseModel):
     type_name: ClassVar[str]
     usual_hook: ClassVar[str] = "pre_llm"
 
+    words: ClassVar[str]
+    """What it does, with its settings in braces."""
+
     def decide(self, context: Situation) -> Decision:
         """Return what *context* needs."""
         raise NotImplementedError
 
     def in_words(self) -> str:
         """Return what it does, in words that follow the hook's."""
-        raise NotImplementedError
+        return self.words.format(**dict(self))
 
 
 class SlidingWindow(Manager):
@@ -120,6 +124,7 @@ class SlidingWindow(Manager):
     """
 
     type_name: ClassVar[str] = "SlidingWindowManager"
+    words: ClassVar[str] = "keeps the {max_messages:,} most recent messages and archives the ones before them"
 
     max_messages: Count = 20
 
@@ -130,13 +135,10 @@ class SlidingWindow(Manager):
             return Decision(f"{count:,} messages, not more than {self.max_messages:,}")
         if not cuts:
             return Decision("no message may leave: all belong to the newest ones")
-        kept = {cut: sum(view.role != "system" for view in context.views[cut:]) for cut in cuts}
+        gone = [0, *accumulate(view.role != "system" for view in context.views)]
+        kept = {cut: count - gone[cut] for cut in cuts}
         cut = next((cut for cut in cuts if kept[cut] <= self.max_messages), max(cuts))
         return Decision(f"{kept[cut]:,} of {count:,} messages stay", [Evict(cut)])
-
-    def in_words(self) -> str:
-        """Return what it does."""
-        return f"keeps the {self.max_messages:,} most recent messages and sends the ones before them to the archive"
 
 
 class Summarization(Manager):
@@ -147,6 +149,7 @@ class Summarization(Manager):
     """
 
     type_name: ClassVar[str] = "SummarizationManager"
+    words: ClassVar[str] = "summarizes the oldest {summary_ratio:.0%}, never the {preserve_recent_messages:,} newest"
 
     summary_ratio: SummaryRatio = 0.3
     preserve_recent_messages: CountOrNone = 10
@@ -170,20 +173,13 @@ class Summarization(Manager):
         action = Summarize(cut, self.summarization_model_id or "", self.summarization_system_prompt or "")
         return Decision(f"{cut:,} of {len(context.views):,} messages are summarized", [action])
 
-    def in_words(self) -> str:
-        """Return what it does."""
-        model = f" by {self.summarization_model_id}" if self.summarization_model_id else ""
-        return (
-            f"summarizes the oldest {self.summary_ratio:.0%} of the messages{model}, "
-            f"never one of the {self.preserve_recent_messages:,} newest"
-        )
-
 
 class OutputTruncation(Manager):
     """Cuts each tool output to a number of characters, the notice included; the whole is in a file."""
 
     type_name: ClassVar[str] = "ToolsOutputTruncateManager"
     usual_hook: ClassVar[str] = "post_tool"
+    words: ClassVar[str] = "cuts each tool output to {max_output_length:,} characters and keeps the whole in a file"
 
     max_output_length: Count = 40_000
 
@@ -196,10 +192,6 @@ class OutputTruncation(Manager):
             if len(result.text) > self.max_output_length
         ]
         return Decision(f"{len(actions)} tool outputs exceed {self.max_output_length:,} characters", actions)
-
-    def in_words(self) -> str:
-        """Return what it does."""
-        return f"cuts each tool output to {self.max_output_length:,} characters and keeps the whole in a file"
 
     def _cut(self, text: str, path: str) -> str:
         """Return the beginning of *text* and the longest notice that leaves half of the limit to it, if one does."""
@@ -219,6 +211,7 @@ class Masking(Manager):
     """
 
     type_name: ClassVar[str] = "ToolResultMaskManager"
+    words: ClassVar[str] = "leaves one line in place of each older tool result of {min_tokens:,} tokens or more"
 
     keep_recent_results: CountOrNone = 5
     min_tokens: Count = 200
@@ -235,13 +228,6 @@ class Masking(Manager):
             if not is_kept and count_result(result, context.counter) >= self.min_tokens:
                 actions.append(Replace(at, number, _mask_of(tool)))
         return Decision(f"{len(actions)} of {len(found)} tool results are old and large enough", actions)
-
-    def in_words(self) -> str:
-        """Return what it does."""
-        return (
-            f"leaves one line in place of each tool result of {self.min_tokens:,} tokens or more, "
-            f"except for the {self.keep_recent_results:,} newest"
-        )
 
 
 def _mask_of(tool: str) -> Callable[[str, str], str]:
@@ -280,10 +266,6 @@ class Custom(Manager):
             return Decision("it left the messages as they are")
         return Decision(f"{cut:,} messages leave", [Evict(cut)])
 
-    def in_words(self) -> str:
-        """Return what it does."""
-        return f"runs {self.type_name}"
-
 
 MANAGERS: dict[str, type[Manager]] = {
     one.type_name: one for one in (SlidingWindow, Summarization, OutputTruncation, Masking)
@@ -297,4 +279,6 @@ def register_manager(name: str, factory: Callable[..., Reducer]) -> None:
     *factory* is called with the other keys of the entry's ``config`` and returns an object with
     ``reduce(messages) -> bool``.
     """
-    MANAGERS[name] = type(name, (Custom,), {"type_name": name, "factory": staticmethod(factory)})
+    MANAGERS[name] = type(
+        name, (Custom,), {"type_name": name, "words": f"runs {name}", "factory": staticmethod(factory)}
+    )

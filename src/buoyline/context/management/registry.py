@@ -69,7 +69,7 @@ def parsed(content: bytes, source: str) -> Any:
         DocumentError: It is not JSON; the error says where.
     """
     try:
-        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once)
+        return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DocumentError(source, [("", f"not UTF-8: {error}")]) from error
     except (ValueError, RecursionError) as error:
@@ -102,20 +102,7 @@ def _is_path(text: str) -> bool:
 
 
 def _in_file(path: Path) -> Any:
-    if path.exists() and not path.is_file():  # a device may never end
-        raise DocumentError(str(path), [("", "is not a regular file")])
     try:
         return parsed(path.read_bytes(), str(path))
     except OSError as error:
         raise DocumentError(str(path), [("", f"cannot be read: {error.strerror}")]) from error
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; of two hooks with one name, one would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen = [name for name, _ in pairs]
-        twice = next(name for name in seen if seen.count(name) > 1)
-        message = f"the key {twice!r} is there twice in one object"
-        raise ValueError(message)
-    return found
