@@ -1,7 +1,7 @@
 """`StrandsModelSummarizer`: a model of Strands writes the summary."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from strands.event_loop.streaming import process_stream
 
@@ -42,7 +42,7 @@ class StrandsModelSummarizer(CallableSummarizer):
         answer = ""
         async for event in process_stream(self._model.stream(asked, tool_specs=None, system_prompt=prompt.system)):
             if "stop" in event:
-                answer = text_of(event["stop"][1])
+                answer = text_of(cast("Any", event["stop"])[1])
         return answer
 
 
