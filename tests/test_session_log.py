@@ -115,19 +115,7 @@ def lived(root: Path) -> Session:
     session.append([message(text) for text in ("one", "two", "three")])
     session.note_forms([NewForm(2, {"role": "user", "content": "short"})])
     for until in (1, 2):
-        rendered = session.archive([["## a message", ""]])
-        number = session.append_summary({"text": f"summary {until}"})
-        left = ((until - 1, until),)
-        session.note_context(
-            ContextRecord(
-                ((0, session.state.end),),
-                until,
-                summary=number,
-                transcript=rendered.transcript,
-                left=left,
-                lines=rendered.lines,
-            )
-        )
+        compact(session, until)
         session.append([message(f"after {until}")])
     return session
 
@@ -433,6 +421,37 @@ def test_a_call_that_failed_changed_nothing_and_can_be_repeated(tmp_path: Path, 
                     if text not in texts(session):
                         session.append([message(text)])
         assert texts(opened(root)) == ["one", "two"]
+        assert session.damage() == []
+
+
+def compact(session: Session, until: int) -> None:
+    rendered = session.archive([["## a message", ""]])
+    number = session.append_summary({"text": f"summary {until}"})
+    ranges, left = ((0, session.state.end),), ((until - 1, until),)
+    record = ContextRecord(
+        ranges, until, summary=number, transcript=rendered.transcript, left=left, lines=rendered.lines
+    )
+    session.note_context(record)
+
+
+@each_third
+def test_a_compaction_on_a_full_disk_changed_nothing_and_can_be_repeated(tmp_path: Path, first: int) -> None:
+    for number, faults in enumerate(every_fault(errno.ENOSPC, first=first, step=STEP)):
+        root = tmp_path / str(number)
+        session = handle(root, durable=True)
+        session.open()
+        session.append([message("one"), message("two")])
+        compact(session, 1)
+        before = opened(root).state.context
+        try:
+            with faults:
+                compact(session, 2)
+        except StorageError:
+            assert opened(root).state.context == before
+            compact(session, 2)
+        state = opened(root).state
+        assert state.context is not None
+        assert (state.context.until, state.transcript.lines, state.places) == (2, 4, {0: (1, 3), 1: (3, 5)})
         assert session.damage() == []
 
 

@@ -2,17 +2,20 @@
 
 import asyncio
 import base64
+import errno
 import hashlib
 import os
 import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import every_fault
+from thirds import STEP, each_third
 
 from buoyline.errors import (
     BuoylineError,
@@ -24,6 +27,7 @@ from buoyline.errors import (
     NotFoundError,
     RedactionError,
     StorageError,
+    WorkspaceFull,
 )
 from buoyline.messages import Text, ToolResult
 from buoyline.store.disk import Disk
@@ -272,6 +276,26 @@ async def test_many_calls_at_once_lose_nothing(tmp_path: Path) -> None:
         found = [message["content"] for message in messages(workspaces[0], session_id)]
         assert found[1::2] == ["and"] * 20
         assert sorted(map(int, found[::2])) == list(numbers)
+
+
+@each_third
+async def test_a_call_on_a_full_disk_can_be_repeated_and_stores_once(tmp_path: Path, first: int) -> None:
+    batch = [{"id": "m1", "role": "user", "content": [{"type": "text", "text": "look"}, SEEN]}]
+    for number, faults in enumerate(every_fault(errno.ENOSPC, first=first, step=STEP)):
+        workspace = at(tmp_path / str(number), durability="sync")
+        calls: list[Callable[[], Awaitable[str]]] = [
+            lambda: workspace.offload_context("s1", batch),  # noqa: B023
+            lambda: workspace.offload_tool_result("s1", ToolResult("c1", "t", (Text("x" * 5000),))),  # noqa: B023
+        ]
+        for call in calls:
+            try:
+                with faults:
+                    await call()
+            except WorkspaceFull:
+                await call()
+        assert messages(workspace) == batch
+        assert list(workspace.stored("s1").state.results) == ["tool_result-c1.txt"]
+        assert workspace.stored("s1").damage() == []
 
 
 async def test_a_window_and_results_of_the_agent_share_a_session(tmp_path: Path) -> None:

@@ -23,17 +23,16 @@ from buoyline.store import layout
 from buoyline.store.blobs import put_blob, with_data_tags
 from buoyline.store.disk import OWN_MODE, Disk
 from buoyline.store.documents import check_workspace, ensure_workspace
-from buoyline.store.log import LogLine, body_of, facts_in
+from buoyline.store.log import body_of
 from buoyline.store.memory import MemoryDisk
 from buoyline.store.redaction import Redaction, RedactText
-from buoyline.store.session import Session
+from buoyline.store.session import Session, session_id_in
 from buoyline.store.state import NewLine
 from buoyline.store.threads import in_thread
 
 T = TypeVar("T")
 
 _MAX_HANDLES = 256
-_RECORD_BYTES = 1 << 16
 
 
 class Workspace:
@@ -207,13 +206,15 @@ class Workspace:
         if newest is not None:
             names.sort(key=self._written_ns, reverse=True)
         for name in itertools.islice(names, newest):
+            directory = f"{layout.SESSIONS}/{name}"
             try:
-                session = self.stored(self._id_of(name))
-                if session.name != f"{layout.SESSIONS}/{name}":
-                    raise CorruptError(self.disk.path(f"{layout.SESSIONS}/{name}"), f"names {session.session_id!r}")
+                session_id = session_id_in(self.disk, directory) or name
+                if layout.session_directory(session_id) != directory:
+                    raise CorruptError(self.disk.path(directory), f"is the directory of session {session_id!r}")
+                session = self.stored(session_id)
             except BuoylineError as error:
                 if refused is not None:
-                    refused[f"{layout.SESSIONS}/{name}"] = error
+                    refused[directory] = error
             else:
                 yield session
 
@@ -231,17 +232,6 @@ class Workspace:
     def roots(self) -> tuple[str, ...]:
         """What absolute references begin with, without a ``/`` at the end; the first is given out."""
         return self._shown_as, str(self.disk.root), os.path.realpath(self.disk.root)
-
-    def _id_of(self, name: str) -> str:
-        """Return the id of the session in directory *name*: its first record names an id that is no name."""
-        if "~" not in name:
-            return name
-        record = f"{layout.SESSIONS}/{name}/{layout.STATE}"
-        raw = self.disk.read(record, 0, _RECORD_BYTES).partition(b"\n")[0] + b"\n"
-        facts = facts_in(raw)
-        if facts is None:
-            raise CorruptError(self.disk.path(record), "does not name its session; run `buoyline repair`")
-        return str(LogLine(0, raw, facts).value["id"])
 
     def _written_ns(self, name: str) -> int:
         found = [self.disk.status(f"{layout.SESSIONS}/{name}/{file}") for file in (layout.CONTEXT, layout.STATE)]
