@@ -32,11 +32,11 @@ def preview_command(file: Path, max_tokens: int, *, as_json: bool) -> None:
     """Show what an agent would see in place of FILE.
 
     FILE is taken for the output of a tool; with - it is read from a pipe. The preview has the kind of text, errors and
-    unusual lines, the beginning and the end, with line numbers. "<<< unlike all others" marks a line that resembles no
-    other line. The notice with the path is printed even if it alone takes more than --max-tokens.
+    odd lines, the beginning and the end, with line numbers. The notice with the path is printed even if it alone takes
+    more than --max-tokens.
 
-    Line numbers are those of FILE. If a result has lines over 1,000 characters, a workspace also keeps a copy with
-    shorter lines, and counts in that copy. Bytes that are not UTF-8 are shown as replacement characters.
+    Line numbers are those of FILE. If a result is an HTML page or has lines over 1,000 characters, a workspace also
+    keeps a readable copy, and counts in that copy. Bytes that are not UTF-8 are shown as replacement characters.
 
     Example: make test 2>&1 | buoyline preview - --max-tokens 300
     """

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 
+from buoyline.previews.pages import is_page, page_text
 from buoyline.previews.source import MAX_LINE_CHARS, Source, escaped, full_pieces, is_readable, readable_lines, wrapped
 
 # Indenting takes 12 MB/s in pure Python; a larger document is wrapped instead, at 200 MB/s.
@@ -24,17 +25,26 @@ _STEP = re.compile(
 )
 
 
+def needs_view(text: str, *, is_beginning: bool = True) -> bool:
+    """Check whether *text*, the beginning of a result or a later part of it, needs a view."""
+    return not is_readable(text) or (is_beginning and is_page(text))
+
+
 def view_of(text: str) -> str | None:
     r"""Return *text* with short lines, or None if its lines are short already.
 
-    JSON is indented: only white space differs; numbers, keys and their order do not change. Other texts are wrapped.
+    JSON is indented: only white space differs; numbers, keys and their order do not change. Of an HTML page the view is
+    its text. Other texts are wrapped.
 
     Returns:
         Lines of at most 1,000 characters, each with ``\n``.
     """
-    if is_readable(text):
+    if not needs_view(text):
         return None
-    lines = indented(text) if _is_json(text) else readable_lines(text)
+    if len(text) <= MAX_JSON_CHARS and is_page(text):
+        lines = readable_lines(page_text(text))
+    else:
+        lines = indented(text) if _is_json(text) else readable_lines(text)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -89,11 +99,11 @@ _SLICE_CHARS = 1 << 17
 
 
 def view_blocks(source: Source) -> Iterator[str]:
-    """Yield the view of a text that is not readable, in pieces that together equal `view_of` of the text.
+    """Yield the view of a text that needs one, in pieces that together equal `view_of` of the text.
 
-    Only a text that begins like JSON and is small enough to indent is held in memory.
+    Only JSON and pages that are small enough are held in memory.
     """
-    small = _small_json(source)
+    small = _small_document(source)
     view = None if small is None else view_of(small)
     return wrapped_blocks(source.blocks()) if view is None else iter((view,))
 
@@ -144,16 +154,12 @@ def _joined(lines: Iterable[str]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _small_json(source: Source) -> str | None:
-    """Return the text if it is small enough and may be JSON; else None, usually without reading it."""
+def _small_document(source: Source) -> str | None:
+    """Return the text if it is small enough and may be JSON or a page; else None, usually without reading it."""
     if source.size_bytes > MAX_JSON_CHARS * _MAX_CHARACTER_BYTES:
         return None
-    if next(filter(None, (block.lstrip()[:1] for block in source.blocks())), "") not in {"{", "["}:
+    begin = next(source.blocks(), "")
+    if begin.lstrip()[:1] not in {"{", "["} and not is_page(begin):
         return None
-    blocks, chars = list[str](), 0
-    for block in source.blocks():
-        blocks.append(block)
-        chars += len(block)
-        if chars > MAX_JSON_CHARS:
-            return None
-    return "".join(blocks)
+    text = "".join(source.blocks())
+    return text if len(text) <= MAX_JSON_CHARS else None

@@ -6,6 +6,7 @@ lines: what merely has a word is shown behind them, if there is room.
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
@@ -14,9 +15,10 @@ from buoyline.previews.rows import ERROR, FAR_CHARS, Row, linear, row_of
 MOST_KINDS = 400
 """Lines that differ in digits only are of one kind; behind this many kinds, others are only counted."""
 
-_MOST_HITS = 5_000
+_MOST_HITS = 2_500
 _JUDGED_BYTES = 400
-_ALIKE_STEP, _ALIKE_MOST = 0.5, 3.0
+_ALIKE_STEP, _ALIKE_MOST, _SAME_FORM = 0.5, 3.0, 10.0
+_FAILED_TEST, _LAST, _MOST_NAMED = 97.0, 96.0, 12
 _MOST_OTHERS = 8
 _WORD_WEIGHT, _QUOTED_WEIGHT = 64.0, 61.0
 
@@ -27,8 +29,8 @@ _FORMS: Final = {
         r"\bpanic: |panicked at|\bfatal error\b|[Ss]egmentation fault|core dumped|DATA RACE",
         r"[Oo]ut of memory|OutOfMemory",
     ),
-    97.0: (  # tests
-        r"^\s*--- FAIL|^FAIL\b|\bFAILED\b|\[FAIL|<(?:failure|error)\b|^\s*not ok\b",
+    _FAILED_TEST: (
+        r"^\s*--- FAIL|\bFAILED\b|\[FAIL|<(?:failure|error)\b|^\s*not ok\b",
         "^\\s*[\u2715-\u2718\u274c\u00d7] |^\\s*\u25cf .*\u203a",
     ),
     95.0: (
@@ -39,7 +41,8 @@ _FORMS: Final = {
         r"\"level\" ?: ?[56]0\b|\"(?:ok|success)\" ?: ?false|\"errors?\" ?: ?[\"{\[]",
         r"(?:^|[,;\t|])\s*\"?(?:error|failed|failure|fatal)\"?\s*(?:[,;\t|]|$)",
         r"[Nn]o such file|[Pp]ermission denied|command not found|[Cc]onnection refused|[Tt]imed out\b",
-        r"\b[Ee]xit(?:ed)?(?: with)?(?: code| status)[ :=]+[1-9]|non-zero exit|^g?make(?:\[\d+\])?: \*\*\*|ELIFECYCLE",
+        r"\b[Ee]xit(?:ed)?(?: with)?(?: code| status)[ :=]+[1-9]|non-zero exit",
+        r"^g?make(?:\[\d+\])?: \*\*\*|^npm (?:ERR!|error)",
         r"\b[1-9]\d* (?:failed|failures?|errors?)\b|\b(?:failures|errors)=\"[1-9]|undefined reference",
         r"\bORA-\d{5}|\bSQLSTATE\b|HTTP/[\d.]+\"? 5\d\d\b|\b5\d\d (?:[A-Z]\w+ )+(?:Error|Gateway|Unavailable|Timeout)",
         r"CrashLoopBackOff|ImagePullBackOff|ErrImagePull|\bFehler\b|\b[Ee]rreur\b",
@@ -52,8 +55,8 @@ _FORMS: Final = {
         r"_test\.go:\d+: .*(?i:\bexpect|\bwant|\bgot\b|should|fail|error|\bnot?\b|missing|mismatch|must|n't\b|!=)",
     ),
     84.0: (
-        r"^\s*(?:[Ee]xpected|[Rr]eceived|[Aa]ctual|[Ww]ant|[Gg]ot|left|right)\s*[:=]|HTTP/[\d.]+\"? 4\d\d\b",
-        r"(?:^\W*|: )(?:[Uu]nable to|[Cc]annot|[Cc]ould not) \w",
+        r"^\s*(?:[Ee]xpected|[Rr]eceived|[Aa]ctual|[Ww]ant|[Gg]ot)\s*[:=]|^ {1,2}(?:left|right): ",
+        r"(?:^\W*|: )(?:[Uu]nable to|[Cc]annot|[Cc]ould not) \w|HTTP/[\d.]+\"? 4\d\d\b",
     ),
     70.0: (r"\bWARN(?:ING)?\b|\b[Ww]arning\b\s*:|\blevel=warn|^W\d{4} \d\d:\d\d:\d\d|^\s*--> \S+:\d+:\d",),
     _WORD_WEIGHT: (r"(?i:error|fatal|fail|panic|exception|traceback)",),
@@ -91,6 +94,7 @@ _VALUES: Final = re.compile(
 )
 _VERDICT: Final = re.compile(r"(?i)\b\d+ (?:tests? )?(?:passed|failed|errors?|failures?|warnings?|problems?)\b")
 _DIGITS: Final = b"0123456789"
+_NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 
 
 class ErrorLines:
@@ -125,7 +129,7 @@ class ErrorLines:
         elif kind not in self._kinds and len(self._kinds) < MOST_KINDS:
             weight = judged(seen, weight, hit.re)
             word = hit.group().decode("utf-8", "replace").strip() if weight > _WORD_WEIGHT else ""
-            form = _VALUES.sub(b"_", seen[:300].strip()) if weight >= ERROR else b""
+            form = _VALUES.sub(b"_", seen[:300].strip()) if weight >= ERROR and weight != _FAILED_TEST else b""
             column = len(line[: start - begin].decode("utf-8", "replace"))
             row = row_of(number, weight, line.decode("utf-8", "replace"), column)
             self._kinds[kind] = row._replace(word=word, form=form) if weight else None
@@ -133,20 +137,29 @@ class ErrorLines:
     def rows(self, *, is_free: bool = False, quoted: frozenset[int] = frozenset()) -> list[Row]:
         """Return the rows in the order of the text; in a free text and in quoted lines, few are errors.
 
-        Of errors with the same word, the later ones weigh less; the last one counts in full.
+        Of errors with the same word, the later ones weigh less, but for the last one; those of the same form weigh even
+        less, since they can be named by number. Failed tests come first, up to twelve of them.
         """
         found = sorted(row for row in self._kinds.values() if row)
         last = max((row.number for row in found if row.weight >= ERROR), default=0)
-        alike, rows = Counter[str](), list[Row]()
+        words, forms, rows = Counter[str](), set[bytes](), list[Row]()
+        like = Counter(row.form for row in found)
         for row in found:
-            word, weight = row.word.lower(), row.weight
+            word, weight = row.word.lower().translate(_NO_DIGITS), row.weight
             if row.number in quoted or (is_free and weight < ERROR):
                 rows.append(row._replace(weight=min(weight, _QUOTED_WEIGHT), word="", form=b""))
-            elif weight < ERROR or row.number == last:
-                rows.append(row)
-            else:
-                rows.append(row._replace(weight=weight - min(_ALIKE_STEP * alike[word], _ALIKE_MOST)))
-                alike[word] += 1
+                continue
+            if weight == _FAILED_TEST:
+                weight -= 6 * (words[word] >= _MOST_NAMED)
+            elif row.number == last:
+                weight = _LAST
+            elif row.form and row.form in forms:
+                weight = max(weight - _SAME_FORM, ERROR)
+            elif weight >= ERROR:
+                weight -= min(_ALIKE_STEP * words[word], _ALIKE_MOST) - min(like[row.form], 10) / 10 * bool(row.form)
+            words[word] += 1
+            forms.add(row.form)
+            rows.append(row._replace(weight=weight))
         return rows
 
 
@@ -172,7 +185,6 @@ def flagged_lines(text: str, most: int = 20) -> list[tuple[int, str]]:
     return [(row.number, row.text) for row in sorted(rows)]
 
 
-def verdict(tail: list[str], first: int) -> Row | None:
-    """Return the last line of *tail*, whose first line is line *first*, that counts what passed and failed."""
-    lines = reversed(list(enumerate(tail, first)))
-    return next((row_of(number, 98.0, line) for number, line in lines if _VERDICT.search(line[:400])), None)
+def verdict(tail: Sequence[Row]) -> Row | None:
+    """Return the last row of *tail* that counts what passed and failed."""
+    return next((row._replace(weight=98.0) for row in reversed(tail) if _VERDICT.search(row.text[:400])), None)

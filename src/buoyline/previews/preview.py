@@ -1,104 +1,113 @@
 """Previews of texts of any size.
 
-A text is read twice, in blocks of about a megabyte. The first pass surveys all lines: it counts their kinds, that is
-lines without digits, finds error lines, and keeps a sample. The first megabyte is held and read by kind: a table, a
-diff, a program. The second pass reads only the lines that are shown. Each block is processed in calls over the whole
-block, so the time is linear, and each call is short enough for an event loop in another thread.
+A text is read once, in blocks of about a megabyte. All lines are searched for errors and rare words; the first
+megabyte is held and read by kind: a table, a diff, a program. Each block is processed in calls over the whole block, so
+the time is linear, and each call is short enough for an event loop in another thread.
 """
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, NamedTuple
 
-from buoyline.previews.binary import binary_digest, is_binary
-from buoyline.previews.diffs import diff_digest
-from buoyline.previews.digest import MUST_SHOW_WEIGHT, Digest, Finding, without_colors
-from buoyline.previews.failures import failure_digest
-from buoyline.previews.json_documents import document_digest, is_document, records_digest
-from buoyline.previews.layout import PreviewBudget, plan_preview, render_preview, render_whole
-from buoyline.previews.lines import LineBlock, excerpts_at, line_blocks
-from buoyline.previews.listings import listing_digest
-from buoyline.previews.outliers import Shapes, outlier_lines
-from buoyline.previews.outlines import SOURCE_CODE, outline_digest
-from buoyline.previews.pages import page_digest
-from buoyline.previews.searches import search_digest
-from buoyline.previews.severity import ErrorLines, last_verdict
-from buoyline.previews.source import CONTINUED, Source, TextSource, count_lines
-from buoyline.previews.tables import is_table, table_digest
+from buoyline.previews.binary import read_binary
+from buoyline.previews.diffs import read_diff
+from buoyline.previews.errors import ErrorLines, flagged_lines, verdict
+from buoyline.previews.json_text import MOST_CHARS, read_document, read_json_lines
+from buoyline.previews.layout import Budget, Lines, fit, line_row
+from buoyline.previews.odd import RareLines
+from buoyline.previews.outlines import read_outline
+from buoyline.previews.pages import is_page, page_text
+from buoyline.previews.paths import read_listing, read_search
+from buoyline.previews.rows import MOST_LINE_CHARS, Kind, Row, fact, row_of
+from buoyline.previews.source import Source, TextSource
+from buoyline.previews.tables import read_table
 from buoyline.tokens import TextCounter
 
-_COLOUR = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
-_VERDICT_LINES = 40
-_LINE_CHARS = 4_000
-_HEAD_CHARS = 20_000
-_HEAD_LINES = 40
-_DIFFS = ("diff --git ", "@@ -", "diff --cc ")
-
-# Reading a megabyte by its kind takes less than a tenth of a second.
+_MOST_LINE_CHARS = 1 << 21
 _HELD_CHARS = 1_100_000
-_DOCUMENT_CHARS = 4_000_000
+"""Reading a megabyte by its kind takes less than a tenth of a second."""
+
+_TAIL_LINES = 40
+_LINE_CHARS = 4_000
 _MOST_CHARS_PER_TOKEN = 128
-_QUIET_WEIGHTS = (72.5, 70.5, 65.0)
-_CODE_WEIGHT = 40.0
-_LEAST_REPORTS = 3
-_REPORTED = 0.05
+_LEAST_REPORTS, _REPORTED = 3, 0.05
+_SENTENCE_CHARS = 60
+_QUIET_ROWS, _QUIET_WEIGHT = 3, 72.5
+
+_COLOUR: Final = re.compile(r"(?:\x1b|\\x1b)\[[0-9;?]{0,20}[A-Za-z]")
+_BAR: Final = re.compile(r"\d ?%|[#=\u2588\u2501\u2594-\u259f.-]{6,}[>\]| ]|\d/\d.*(?:/s|s/)|ETA")
+_STEPS: Final = re.compile(r"[\d\s#=>.\u2588\u2501\u2574-\u259f-]+")
+
+READERS: Final[Sequence[Callable[[Sequence[str]], Kind | None]]] = (
+    read_json_lines,
+    read_table,
+    read_diff,
+    read_search,
+    read_listing,
+    read_outline,
+)
+"""Readers of texts by kind, the strictest first; the first that returns something wins."""
+
+
+class _Block(NamedTuple):
+    """Whole lines of a text; *hidden_chars* are missing at the end of its first line."""
+
+    first: int
+    text: str
+    hidden_chars: int
 
 
 @dataclass(slots=True)
-class Survey:
-    """Statistics about all lines of a text, and the parts of it that are kept.
-
-    Attributes:
-        shapes: For the search for outliers.
-        held: The beginning of the text; all of it if `is_whole`.
-        is_document: Whether it begins like a JSON document, more of which is held.
-        is_binary: Whether it begins with bytes rather than text; then no errors are looked for.
-        has_shapes: Whether the shapes are counted: those of records say nothing.
-        tail: The last lines.
-    """
+class _Survey:
+    """What one pass over a text keeps of it: errors and rare lines, the beginning, the last lines."""
 
     lines: int = 0
     chars: int = 0
-    shapes: Shapes = field(default_factory=Shapes)
-    errors: ErrorLines = field(default_factory=ErrorLines)
     held: str = ""
     is_whole: bool = True
-    is_document: bool = False
-    is_binary: bool = False
-    has_shapes: bool = True
-    tail: deque[str] = field(default_factory=lambda: deque[str](maxlen=_VERDICT_LINES))
+    errors: ErrorLines = field(default_factory=ErrorLines)
+    rare: RareLines = field(default_factory=RareLines)
+    unread: bytes = b""
+    binary: Kind | None = None
+    tail: deque[Row] = field(default_factory=lambda: deque[Row](maxlen=_TAIL_LINES))
 
-    def read(self, block: LineBlock) -> None:
+    def read(self, block: _Block) -> None:
         """Add the lines of a block."""
-        content = block.text.encode("utf-8", "surrogatepass")
-        if b"\x1b[" in content:
-            content = _COLOUR.sub(b"", content)
-        lines = content.split(b"\n")
         if block.first == 1:
-            head = block.text[:_HEAD_CHARS].split("\n")[:_HEAD_LINES]
-            self.is_document = is_document(block.text)
-            self.is_binary = is_binary(head)
-            is_record = block.text.lstrip()[:1] in {"{", "["} or any(line.startswith(_DIFFS) for line in head)
-            self.has_shapes = not (self.is_binary or is_record or is_table(head))
-        if self.has_shapes:
-            self.shapes.read(content, lines, block.first)
-        if not self.is_binary:
-            self.errors.read(content, lines, block.first)
-        self.tail.extend(line[:_LINE_CHARS].decode("utf-8", "replace") for line in lines[-_VERDICT_LINES:])
+            self.binary = read_binary(block.text)
+        text = _last_states(block.text)
+        content = text.encode("utf-8", "replace")
+        self.errors.read(content, block.first)
+        if block.first > 1:
+            self.rare_lines()
+            self.rare.read(content, block.first)
+        else:
+            self.unread = content
+        lines = text.split("\n")
+        first = block.first + max(len(lines) - _TAIL_LINES, 0)
+        for number, line in enumerate(lines[-_TAIL_LINES:], first):
+            row = row_of(number, 0, line)
+            self.tail.append(row._replace(rest=row.rest + block.hidden_chars) if number == block.first else row)
         if self.is_whole:
-            self.held = f"{self.held}\n{block.text}" if block.first > 1 else block.text
-            most = _DOCUMENT_CHARS if self.is_document else _HELD_CHARS
-            if block.hidden_chars or len(self.held) > most:
-                self.is_whole = False
-                self.held = self.held[:_HELD_CHARS]
-        self.lines += block.size
-        self.chars += len(block.text) + block.hidden_chars + (block.first > 1)
+            self.held = f"{self.held}\n{text}" if block.first > 1 else text
+            most = MOST_CHARS if self.held.lstrip()[:1] in {"{", "["} else _HELD_CHARS
+            self.is_whole = not block.hidden_chars and len(self.held) <= most
+            self.held = self.held if self.is_whole else self.held[:_HELD_CHARS]
+        self.lines += len(lines)
+
+    def rare_lines(self) -> RareLines:
+        """Return the rare lines; the first block is searched for them late, since records have none."""
+        if self.unread:
+            self.rare.read(self.unread, 1)
+            self.unread = b""
+        return self.rare
 
 
 def preview(text: str, max_tokens: int, counter: TextCounter) -> str:
-    """Show the kind of a text, its errors and outliers, and its first and last lines.
+    """Show the kind of a text, its errors and odd lines, and its first and last lines.
 
     Args:
         text: The whole text. Hardly more of it is counted than the preview takes.
@@ -114,101 +123,110 @@ def preview(text: str, max_tokens: int, counter: TextCounter) -> str:
 
 
 def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before: str = "") -> str:
-    """Show a text that is read in pieces, at most three times; see `preview`.
+    """Show a text that is read in pieces; see `preview`.
 
     The limit is for *before*, the text before the preview, and the preview together: their tokens differ from the sum.
     """
-    budget = PreviewBudget(max_tokens, counter, before)
-    if source.size_bytes <= max_tokens * _MOST_CHARS_PER_TOKEN:
-        lines = count_lines("".join(source.blocks()))
-        if lines <= max_tokens:  # a line takes a token or more
-            places = frozenset((number, 0) for number in range(1, lines + 1))
-            if shown := render_whole(excerpts_at(source, places), lines, budget):
-                return shown
-    survey = Survey()
-    for block in line_blocks(source):
+    budget = Budget(max_tokens, counter, before)
+    survey = _Survey()
+    for block in _line_blocks(source):
         survey.read(block)
-    digest = text_digest(survey)
-    plan = plan_preview(digest, survey.lines, survey.chars, max_tokens)
-    return render_preview(plan, excerpts_at(source, plan.places), budget)
-
-
-DigestReader = Callable[[Sequence[str]], Digest | None]
-"""Reads the lines of a text, without line ends and colors; returns None for a text of another kind."""
-
-RECORD_READERS: Final[Sequence[DigestReader]] = (records_digest, table_digest, diff_digest)
-"""Readers of texts of a strict form; they find the outliers themselves."""
-
-KIND_READERS: Final[Sequence[DigestReader]] = (
-    binary_digest,
-    page_digest,
-    search_digest,
-    listing_digest,
-    outline_digest,
-)
-"""Readers of all other kinds, the strictest first; the first match wins."""
-
-
-def text_digest(survey: Survey) -> Digest:
-    """Return the digest of a surveyed text."""
-    verdict = last_verdict(survey.tail)
-    ends = () if verdict is None else (Finding(survey.lines - verdict, 98.0),)
-    errors = Digest(findings=(*survey.errors.findings(), *ends))
-    document = document_digest(survey.held, is_whole=survey.is_whole)
-    if document is not None and document.facts:
-        # A long text within a document is quoted.
-        wrapped = survey.held.split("\n") if f"\n{CONTINUED}" in survey.held else []
-        quoted = frozenset(number for number, line in enumerate(wrapped, 1) if line.startswith(CONTINUED))
-        return document + _quieter(errors, quoted)
-    lines = without_colors(survey.held.split("\n"))
+    lines = survey.held.split("\n") if survey.lines else []
+    if survey.is_whole and len(lines) <= max_tokens and len(survey.held) <= max_tokens * _MOST_CHARS_PER_TOKEN:
+        whole = "\n".join(str(line_row(row_of(number, 0, line))) for number, line in enumerate(lines, 1))
+        if whole and budget.excess(whole) <= 0:
+            return whole
     if not survey.is_whole and len(lines) > 1:
         lines = lines[:-1]  # it may be cut
-    if not survey.is_binary:
-        errors += failure_digest(lines)
-    records = _first(RECORD_READERS, lines)
-    if records is not None:
-        if records.is_free or records.quoted:
-            errors = _quieter(errors, records.quoted)
-        return _of_the_beginning(records, len(lines), survey) + errors
-    found = _first(KIND_READERS, lines)
-    reports = sum(finding.lines for finding in errors.findings if finding.word)
-    is_run = reports >= _LEAST_REPORTS and reports > _REPORTED * len(lines)  # of a compiler or a test runner
-    if found is not None and is_run and found.facts[0].startswith(SOURCE_CODE):
-        found = None  # it quotes the program
-    if not survey.has_shapes and (found is None or not found.is_free):
-        content = survey.held.encode("utf-8", "surrogatepass")
-        survey.shapes.read(content, content.split(b"\n"), 1)
-    outliers = outlier_lines(survey.shapes)
-    if found is not None and found.is_free:
-        errors = _quieter(errors, found.quoted)
-        # In a program or a page, nearly every line is unlike all others.
-        outliers.sort(key=lambda finding: -finding.weight)
-        outliers = [
-            finding._replace(weight=min(finding.weight, weight), note="")
-            for finding, weight in zip(outliers, _QUIET_WEIGHTS, strict=False)
-        ]
-    kind = _of_the_beginning(found or Digest(), len(lines), survey)
-    return kind + (document or Digest()) + errors + Digest(findings=tuple(outliers))
+    kind = _kind(survey, lines)
+    most = max(max_tokens // 4, 2)
+    head = list(islice(_steps(enumerate(lines, 1)), most))
+    tail = list(reversed(survey.tail))[: min(most, survey.lines - 1)]
+    if survey.lines == 1 and len(lines[0]) > MOST_LINE_CHARS:
+        tail = [row_of(1, 0, lines[0], len(lines[0]) - 100 + 30)]
+    if kind.is_whole:
+        return fit(kind, Lines(), budget)
+    return fit(kind, Lines([*_rows(kind, survey, lines)], head, tail, survey.lines), budget)
 
 
-def _quieter(errors: Digest, quoted: frozenset[int]) -> Digest:
-    """Return the errors of a program or a document, where words of errors are often no errors; see `Digest.quoted`."""
-    findings = [
-        finding
-        if finding.weight >= MUST_SHOW_WEIGHT and finding.number not in quoted
-        else finding._replace(weight=min(finding.weight, _CODE_WEIGHT), word="", form=b"")
-        for finding in errors.findings
-    ]
-    return replace(errors, findings=tuple(findings))
+def _kind(survey: _Survey, lines: Sequence[str]) -> Kind:
+    """Return what the reader of the kind of text finds in its beginning."""
+    if survey.binary is not None:
+        return survey.binary
+    if (document := read_document(survey.held) if survey.is_whole else None) is not None:
+        return document
+    if is_page(survey.held):
+        title, *texts = page_text(survey.held).split("\n")
+        errors = [text for _, text in flagged_lines("\n".join(texts))]
+        parts = [*errors, *(text for text in texts if len(text) >= _SENTENCE_CHARS or text.startswith("#"))]
+        facts = [fact(f"Web page (HTML, {survey.lines:,} lines): {title}"), *(fact(text[:400]) for text in parts[:200])]
+        return Kind(facts[:1], parts=facts[1:], is_whole=True)
+    kind = next((found for found in (reader(lines) for reader in READERS) if found is not None), Kind())
+    if survey.is_whole or not kind.facts:
+        return kind
+    first = f"{kind.facts[0]} (of the first {len(lines):,} of {survey.lines:,} lines)"
+    return Kind([first, *kind.facts[1:]], kind.rows, kind.parts, kind.quoted, kind.is_free, kind.is_record)
 
 
-def _first(readers: Sequence[DigestReader], lines: Sequence[str]) -> Digest | None:
-    return next((found for found in (reader(lines) for reader in readers) if found is not None), None)
+def _rows(kind: Kind, survey: _Survey, lines: Sequence[str]) -> Iterator[Row]:
+    """Yield the lines that matter: of the kind, errors, the verdict of a run, rare lines."""
+    for row in kind.rows:
+        text = row_of(row.number, row.weight, lines[row.number - 1], row.column)
+        yield row._replace(text=text.text, column=text.column, rest=text.rest)
+    yield from survey.errors.rows(is_free=kind.is_free or kind.is_record, quoted=kind.quoted)
+    if (ending := verdict([*survey.tail])) is not None:
+        yield ending
+    if not kind.is_record:
+        found = survey.rare_lines()
+        rare = found.rows(kind.quoted)
+        if kind.is_free:
+            rare = [row._replace(weight=_QUIET_WEIGHT - rank) for rank, row in enumerate(rare[:_QUIET_ROWS])]
+        yield from rare
+        yield from found.long_numbers()
 
 
-def _of_the_beginning(digest: Digest, lines: int, survey: Survey) -> Digest:
-    """Say that the facts are of the first lines, if the reader did not see all lines."""
-    if survey.is_whole or not digest.facts:
-        return digest
-    first = f"{digest.facts[0]} (of the first {lines:,} of {survey.lines:,} lines)"
-    return replace(digest, facts=(first, *digest.facts[1:]))
+def _line_blocks(source: Source) -> Iterator[_Block]:
+    """Yield the lines of *source* in blocks of about a megabyte; no line is in two blocks."""
+    number, held, held_chars = 1, "", 0
+    for text in source.blocks():
+        end = text.rfind("\n")
+        if end < 0:
+            held_chars += len(text)
+            held = (held + text[:_MOST_LINE_CHARS])[:_MOST_LINE_CHARS]
+            continue
+        whole, hidden = text[:end], 0
+        if held_chars:
+            first, line_end, rest = whole.partition("\n")
+            joined = held + first
+            hidden = held_chars + len(first) - len(joined[:_MOST_LINE_CHARS])
+            whole = joined[:_MOST_LINE_CHARS] + line_end + rest
+        yield _Block(number, whole, hidden)
+        number += whole.count("\n") + 1
+        held, held_chars = text[end + 1 :][:_MOST_LINE_CHARS], len(text) - end - 1
+    if held_chars:
+        yield _Block(number, held, held_chars - len(held))
+
+
+def _last_states(text: str) -> str:
+    r"""Return *text* without colors, and of lines that a ``\r`` overwrites only the last state."""
+    if "x1b[" in text or "\x1b[" in text:
+        text = _COLOUR.sub("", text)
+    if "\r" not in text:
+        return text
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+
+
+def _steps(lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
+    """Yield rows of *lines*; of the lines of one progress bar only the last."""
+    held: tuple[int, str] | None = None
+    for number, line in lines:
+        is_bar = _BAR.search(line[:200]) is not None
+        if held is not None and not (is_bar and _STEPS.sub("", held[1][:200]) == _STEPS.sub("", line[:200])):
+            yield row_of(held[0], 0, held[1])
+            held = None
+        if is_bar:
+            held = number, line
+        else:
+            yield row_of(number, 0, line)
+    if held is not None:
+        yield row_of(held[0], 0, held[1])

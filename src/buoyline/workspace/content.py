@@ -9,8 +9,8 @@ from buoyline.messages import Json, Media, Opaque, Text, ToolResult, spell
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.model import Base64, ResultPart, join_texts
 from buoyline.offloader.protocol import StoredPart
-from buoyline.offloader.view import view_of
-from buoyline.previews.source import decoded, is_readable
+from buoyline.offloader.view import needs_view, view_of
+from buoyline.previews.source import decoded
 from buoyline.workspace import layout
 from buoyline.workspace.journal import Record
 
@@ -71,7 +71,7 @@ class ResultContent:
 
     def view(self) -> bytes | None:
         """Return the readable view; None, without a copy of the text, if the text itself is readable."""
-        if all(map(is_readable, self._texts)):
+        if not any(needs_view(text, is_beginning=not place) for place, text in enumerate(self._texts)):
             return None
         view = view_of(join_texts(self._texts))
         return None if view is None else view.encode("utf-8")

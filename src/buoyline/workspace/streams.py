@@ -19,8 +19,8 @@ from typing import Any, Final, Protocol, Self, TypeVar, cast
 from buoyline.errors import BuoylineError, ConfigError, NotFoundError, StorageError, ToolOutputError
 from buoyline.messages import Text, ToolResult
 from buoyline.offloader.protocol import StoredResult, ToolOutput
-from buoyline.offloader.view import view_blocks
-from buoyline.previews.source import BlockCutter, BytesSource, character_boundary, decoded, is_readable
+from buoyline.offloader.view import needs_view, view_blocks
+from buoyline.previews.source import BlockCutter, BytesSource, character_boundary, decoded
 from buoyline.workspace import layout
 from buoyline.workspace.content import Measure
 from buoyline.workspace.local_tree import outside_chunks, outside_file
@@ -185,8 +185,9 @@ class FileSink:
 
     def append(self, block: bytes) -> None:
         """Append *block*."""
+        is_beginning = not self._file.size_bytes
         self._file.append(block)
-        self._is_readable = self._is_readable and is_readable(decoded(block))
+        self._is_readable = self._is_readable and not needs_view(decoded(block), is_beginning=is_beginning)
 
     def finalize(self) -> None:
         """Make the content and its view durable."""

@@ -20,7 +20,6 @@ from buoyline.compression.identifiers import readable
 from buoyline.compression.pointers import Pointer
 from buoyline.compression.work_state import MAX_TEXT_CHARS, FileOperation, FileState
 from buoyline.previews.outlines import defined_names
-from buoyline.previews.pages import page_headings
 
 MAX_LINE_CHARS: Final = 90
 """Of a quoted line of code."""
@@ -277,7 +276,7 @@ def edit_in(arguments: Mapping[str, Any]) -> Edit | None:
 
 def _written(lines: Sequence[str]) -> Edit | None:
     """Return what a new file defines, else its first line of code."""
-    if names := defined_names(lines, MAX_NAMES) or page_headings(lines, MAX_NAMES):
+    if names := defined_names(lines, MAX_NAMES):
         return Edit(", ".join(map(readable, names)), ())
     first = next((line for line in lines if line.strip() and not _is_remark(line.strip())), "").strip()
     return Edit(_quoted(first), (first,)) if first else None
