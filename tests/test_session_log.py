@@ -452,6 +452,7 @@ def test_a_compaction_on_a_full_disk_changed_nothing_and_can_be_repeated(tmp_pat
         state = opened(root).state
         assert state.context is not None
         assert (state.context.until, state.transcript.lines, state.places) == (2, 4, {0: (1, 3), 1: (3, 5)})
+        assert state.starts == [1, 3]
         assert session.damage() == []
 
 

@@ -78,6 +78,7 @@ async def test_messages_come_back_as_they_were_and_read_well_in_the_transcript(w
     session = workspace.stored("s1")
     transcript = session.disk.read(f"{session.name}/transcript.md").decode("utf-8").splitlines()
     first, second = (line.line for line in session.read([0, 1]))
+    assert session.transcript_starts() == [first, second]
     assert transcript[first - 1].startswith("## 0 user")
     assert transcript[second - 1].startswith("## 1 tool")
     assert "found\\x1b[2J" in transcript

@@ -178,6 +178,12 @@ class Session:
         """Yield the records of ``state.jsonl``, damaged ones left out."""
         return self._records.lines()
 
+    def transcript_starts(self) -> list[int]:
+        """Return the first line of each message in the transcript, in order: no text can forge a heading."""
+        if self.state.is_plain:
+            return [line.facts["line"] for line in self._messages.lines()]
+        return self.state.starts
+
     def summaries(self) -> list[dict[str, Any]]:
         """Return the summaries in order, each with its number as ``n``; damaged ones are left out."""
         if not self._summaries.is_synced:
@@ -260,7 +266,8 @@ class Session:
         """Record a result that no message names; *record* has its call's ``key`` and its ``files``, its own first."""
         made = {"op": "result", **record}
         with self._writing(as_window=False) as (_, state):
-            if self.state.results.get(made["files"][0][0]) != made:
+            known = self.state.results.get(made["files"][0][0], {})
+            if {**known, "time": ""} != {**made, "time": ""}:
                 self._append_records(state, [made])
 
     def archive(self, texts: Sequence[Sequence[str]]) -> Rendered:

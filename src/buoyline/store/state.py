@@ -190,12 +190,13 @@ class SessionState:
         context: None before the first compaction or fork: all messages are in the context.
         forms: Number of the newest ``form`` record of a message.
         form_keys: Keys that forms added, by message.
-        results: The ``result`` records by the name of their file.
+        results: The ``result`` records by the name of their file, each with its ``time``.
         usage: Of a window that was closed before another message took it.
         claim: Writer of the newest claim; empty in a plain session.
         named_summaries: How many summaries the records name.
         transcript: The recorded part of the transcript.
         places: First transcript line of each archived message, and the line behind it.
+        starts: First lines of all messages in the transcript, also of those that were archived again.
         damaged: Numbers of records that cannot be read.
     """
 
@@ -212,6 +213,7 @@ class SessionState:
     records: int = 0
     transcript: Transcript = field(default_factory=Transcript)
     places: dict[int, Range] = field(default_factory=dict[int, Range])
+    starts: list[int] = field(default_factory=list[int])
     damaged: list[int] = field(default_factory=list[int])
 
     @property
@@ -262,7 +264,7 @@ class SessionState:
             case "usage":
                 self.usage = record["usage"]
             case "result":
-                self.results[record["files"][0][0]] = dict(record)
+                self.results[record["files"][0][0]] = {**record, "time": facts["time"]}
             case "context":
                 self._fold_context(ContextRecord.from_json(record, facts))
             case _:
@@ -276,6 +278,7 @@ class SessionState:
         self.context = record
         self.named_summaries = max(self.named_summaries, -1 if record.summary is None else record.summary + 1)
         self.transcript = record.transcript or self.transcript
+        self.starts += record.lines[:-1]
         left = [number for first, end in record.left for number in range(first, end)]
         self.places.update(zip(left, zip(record.lines, record.lines[1:], strict=False), strict=False))
 

@@ -228,6 +228,10 @@ class Workspace:
         """
         check_workspace(self.disk)
 
+    def path_of(self, name: str) -> str:
+        """Return the path of *name*, which is relative to the workdir, as the agent sees it."""
+        return f"{self._shown_as}/{name}" if name else self._shown_as
+
     @property
     def roots(self) -> tuple[str, ...]:
         """What absolute references begin with, without a ``/`` at the end; the first is given out."""
