@@ -45,8 +45,10 @@ class Records:
     def form(self, entry: Entry) -> NewForm:
         """Return the record of a message that has another form from now on."""
         value, refs = take_out(entry.value(), self.session.put)
-        key = self.key(dialect_named(entry.dialect), entry.native, entry.message)
-        keys = tuple(dict.fromkeys((*entry.keys, key)))
+        keys = entry.keys
+        if entry.stored:  # else it is as it came
+            key = self.key(dialect_named(entry.dialect), entry.native, entry.message)
+            keys = tuple(dict.fromkeys((*keys, key)))
         return NewForm(entry.number, self.session.redaction.value(value), keys, refs, entry.stored)
 
     def read(self, numbers: Iterable[int]) -> list[Entry]:

@@ -201,14 +201,14 @@ class ContextWindow:
             raise found.error
         return index
 
-    async def shown(self, message: Any) -> Any:
+    async def shown(self, message: Any, *, offload: bool = False) -> Any:
         """Return a message as `add` would keep it, with stubs, without adding it."""
-        return await self._turn(lambda: self._shown(message))
+        return await self._turn(lambda: self._shown(message, offload=offload))
 
     # Before and after a model call.
 
     async def prepare(
-        self, management: Management | None = None, *, system: Any = None, tools: Tools = None
+        self, management: Management | None = None, *, system: Any = None, tools: Tools = None, at_trigger: bool = True
     ) -> list[Any]:
         """Return the messages for the next model call; compacts above the trigger.
 
@@ -216,12 +216,13 @@ class ContextWindow:
             management: A document for this call, in place of the window's.
             system: System prompt of each request from now on.
             tools: Definitions of the tools from now on.
+            at_trigger: False: compact only if the context does not fit the window.
 
         Raises:
             ContextOverflowError: System prompt, tools and pinned messages alone do not fit.
         """
         with self._busy("prepare"):
-            return await self._prepared(management, system, tools)
+            return await self._prepared(management, system, tools, at_trigger=at_trigger)
 
     async def compress(
         self, *, force: bool = False, focus: str = "", config: ContextConfig | None = None, before: int | None = None
@@ -370,15 +371,14 @@ class ContextWindow:
         self._budget = Budget(settings.size, settings.reserved, self._counter, settings.system, settings.tools)
         self._records = Records(self._session, self._counter, settings.dialect)
         self._offloading = Offloading(self._session, settings.config, settings.size, self._counter, self._tools)
-        self._document, self._transcript = settings.management, self._session.path_of(layout.TRANSCRIPT)
+        self.management, self._transcript = settings.management, self._session.path_of(layout.TRANSCRIPT)
         self._follower: ListFollower | None = None
         self._usage = None
         self._asked: str | None = None
         self._repeatable: tuple[list[str], int] | None = None
         self._managed_until = 0
         record = state.context or ContextRecord(())
-        self._order = [*_numbers(record), *range(record.end, state.end)]
-        entries = self._records.read(self._order[record.until :])
+        self._order, entries = state.order, self._records.read(state.live)
         # `unpin` is in the record, `pinned` in the line.
         pins = {*record.pins, *(entry.number for entry in entries if entry.pinned and entry.number >= record.end)}
         entries = [replace(entry, pinned=entry.number in pins) for entry in entries]
@@ -443,9 +443,8 @@ class ContextWindow:
             return repeatable[1]
         self._offloading.events.clear()
         for at, entry in enumerate(entries):
-            entries[at] = replace(entry, stored={0: stored.files}) if stored else self._decided(entry, entries[:at])
-            if offload:
-                entries[at] = self._offloading.by_hand(entries[at])
+            entry = replace(entry, stored={0: stored.files}) if stored else entry  # noqa: PLW2901 - the same message
+            entries[at] = self._decided(entry, entries[:at], offload=offload)
         usages = [self._usage, *[None] * len(entries)]
         lines = [self._records.line(one, time or now(), use) for one, use in zip(entries, usages, strict=False)]
         self._session.append(lines)
@@ -457,47 +456,49 @@ class ContextWindow:
         self._events += self._offloading.events
         return first
 
-    def _decided(self, entry: Entry, before: Sequence[Entry]) -> Entry:
+    def _decided(self, entry: Entry, before: Sequence[Entry], *, offload: bool = False) -> Entry:
         """Return a new message with stubs for results; under a document all of them stay whole."""
-        if self._document is not None or not entry.message.results or entry.stored:
-            return entry
-        entries = [*self._context.entries, *before] if before else self._context.entries
-        tokens = 0
-        for one in reversed(entries):  # the results since the model spoke last, which may be in its message
-            tokens += one.tokens if one.message.results else 0
-            if one.message.role == "assistant":
-                break
-        return self._offloading.decided(entry, lambda call_id: _call_of(entries, call_id), tokens)
+        if self.management is None and entry.message.results and not entry.stored:
+            entries, tokens = [*self._context.entries, *before] if before else self._context.entries, 0
+            for one in reversed(entries):  # the results since the model spoke last, which may be in its message
+                tokens += one.tokens if one.message.results else 0
+                if one.message.role == "assistant":
+                    break
+            entry = self._offloading.decided(entry, lambda call_id: _call_of(entries, call_id), tokens)
+        return self._offloading.by_hand(entry) if offload else entry
 
     def _note(self, entry: Entry) -> None:
         if self._follower is not None:
             self._follower.note(entry)
 
-    def _shown(self, message: Any) -> Any:
+    def _shown(self, message: Any, *, offload: bool) -> Any:
         self._offloading.events.clear()
-        entry = self._decided(self._records.entry(message, self.added), ())
-        for number, files in entry.stored.items():
-            call_id = entry.message.results[number].call_id
-            self._session.note_result({"key": call_id, "files": [list(file) for file in files]})
+        entry = self._decided(self._records.entry(message, self.added), (), offload=offload)
+        for files in entry.stored.values():
+            self._session.note_result({"key": files[0].name, "files": [list(file) for file in files]})
         self._events += self._offloading.events
         return entry.native
 
     # Preparing.
 
-    async def _prepared(self, management: Management | None, system: Any, tools: Tools) -> list[Any]:
+    async def _prepared(
+        self, management: Management | None, system: Any, tools: Tools, *, at_trigger: bool = True
+    ) -> list[Any]:
         settings = self._settings
         if system is not None or tools is not None:
             settings = self._settings = settings.beside(system, tools)
             self._session.settings = settings.to_json()
             self._budget.send_beside(settings.system, settings.tools)
         if management is not None:
-            self._document = await asyncio.to_thread(document_of, management, self.workspace)
+            self.management = await asyncio.to_thread(document_of, management, self.workspace)
         else:
-            self._document = settings.management
+            self.management = settings.management
         await self._turn(self._settle)
-        if self._document is not None:
-            await self._managed(self._document)
-        is_full = self.tokens > self._budget.limit if self._document is not None else self._exceeds(settings.config)
+        if self.management is not None:
+            await self._managed(self.management)
+        is_full = self.tokens > self._budget.limit
+        if self.management is None and at_trigger:
+            is_full = self._exceeds(settings.config)
         if self._asked is not None or is_full:
             await self._compact(settings.config, self._asked or "")
         if self.tokens > self._budget.limit:
@@ -654,7 +655,7 @@ class ContextWindow:
         cut, head = len(leaving.entries), self._context.head
         systems = [*head.systems, *(entry for entry in leaving.entries if entry.message.role == "system")]
         quotes = [one for one in (*head.quotes, *leaving.entries) if one.pinned and one.message.role != "system"]
-        if self._document is not None and not any(entry.is_spoken for entry in self._context.entries[cut:]):
+        if self.management is not None and not any(entry.is_spoken for entry in self._context.entries[cut:]):
             spoken = [entry for entry in (*head.quotes, *leaving.entries) if entry.is_spoken]
             quotes += [entry for entry in spoken[-1:] if not entry.pinned]
         return systems, quotes
