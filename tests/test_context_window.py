@@ -545,12 +545,12 @@ async def test_settings_are_as_they_were_unless_they_are_given(tmp_path: Path, m
     ) as window:
         await window.add(user("hello"))
         given = window._settings
-        assert (given.size, given.reserved) == (200_000, 20_000)
+        assert (given.size, given.max_output_tokens) == (200_000, 20_000)
     assert (tmp_path / "w/sessions/s1/context.jsonl").exists()
     again = await ContextWindow.open(tmp_path / "w", "s1")
     assert again._settings == given
     changed = await ContextWindow.open(tmp_path / "w", "s1", size=9_000, max_output_tokens=100, tools=[])
-    assert (changed._settings.size, changed._settings.reserved, changed._settings.tools) == (9_000, 100, ())
+    assert (changed._settings.size, changed._settings.max_output_tokens, changed._settings.tools) == (9_000, 100, ())
     assert changed._settings.config == config
 
 

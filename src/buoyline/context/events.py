@@ -6,9 +6,9 @@ and the event is not repeated.
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from buoyline.compression import Summary
 from buoyline.errors import ConfigError
@@ -80,6 +80,8 @@ class HistoryForked:
 Event: TypeAlias = ResultOffloaded | ContextCompressed | ContextManaged | HistoryForked
 OnEvent: TypeAlias = Callable[[Event], None]
 
+_LEVELS: Mapping[type[Any], int] = {ResultOffloaded: logging.DEBUG, HistoryForked: logging.WARNING}
+
 
 def reporting(session_id: str, on_event: OnEvent | None) -> OnEvent:
     """Return a hook that logs each event and passes it on.
@@ -93,10 +95,10 @@ def reporting(session_id: str, on_event: OnEvent | None) -> OnEvent:
         raise ConfigError("on_event", f"{on_event!r} is called without await; pass a plain function of an event")
 
     def report(event: Event) -> None:
-        level = {ResultOffloaded: logging.DEBUG, HistoryForked: logging.WARNING}.get(type(event), logging.INFO)
+        level = _LEVELS.get(type(event), logging.INFO)
         if logger.isEnabledFor(level):  # numbers and places, never the text of a message
-            facts = {field.name: getattr(event, field.name) for field in fields(event)}
-            numbers = {name: value for name, value in facts.items() if isinstance(value, int | float | tuple)}
+            facts: dict[str, Any] = {field.name: getattr(event, field.name) for field in fields(event)}
+            numbers = {name: value for name, value in facts.items() if isinstance(value, int | float)}
             logger.log(level, "session %s: %s %s", session_id, type(event).__name__, numbers)
         try:
             if on_event is not None:

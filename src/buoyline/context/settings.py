@@ -1,6 +1,6 @@
 """The settings of a window, checked before anything is done with them, and as JSON."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
@@ -53,10 +53,10 @@ class WindowSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What another process needs to go on with a window; *reserved* tokens are kept free for the answer."""
+    """What another process needs to go on with a window; see `WindowSettings`."""
 
     size: int
-    reserved: int
+    max_output_tokens: int
     config: ContextConfig
     system: Any = ""
     tools: tuple[Any, ...] = ()
@@ -70,16 +70,6 @@ class Settings:
         return {**found, "tools": [*self.tools], "config": asdict(self.config), "management": management}
 
     @classmethod
-    def of(cls, kept: Mapping[str, Any]) -> Self:
-        """Read settings from the log; keys of a newer version are ignored."""
-        config, found = _known(ContextConfig, kept["config"]), _known(cls, kept)
-        config["tool_rules"] = {tool: ToolRule(**_known(ToolRule, rule)) for tool, rule in config["tool_rules"].items()}
-        found |= {"config": ContextConfig(**config), "tools": tuple(kept["tools"])}
-        if kept.get("management") is not None:
-            found["management"] = ContextManagement.read(kept["management"])
-        return cls(**found)
-
-    @classmethod
     def opened(cls, kept: Mapping[str, Any] | None, given: WindowSettings) -> Self:
         """Return the settings that are given, else as they were *kept*, else the defaults.
 
@@ -87,24 +77,19 @@ class Settings:
             ConfigError: One of them cannot work.
             NotFoundError: The model is not known, and no size was given.
         """
-        size, model, config = given.get("size"), given.get("model"), given.get("config")
-        dialect, reserved = given.get("dialect"), given.get("max_output_tokens")
-        if dialect is not None:
-            dialect_named(dialect)
-        old = None if kept is None else cls.of(kept)
-        if old is not None:
-            config = config or old.config
-            if model is None:
-                size = old.size if size is None else size
-                reserved = min(old.reserved, int(config.largest_trigger_ratio * size)) if reserved is None else reserved
-        config = config_of(config)
+        model = given.get("model")
+        known = {} if kept is None else _read(kept, without=("size", "max_output_tokens") if model else ())
+        named = {name: one for name, one in given.items() if one is not None and name != "model"}
+        found: dict[str, Any] = {**known, **named}
+        size = found.get("size")
         if size is None:
             size = _USUAL_SIZE if model is None else context_size(model)
-        reserved = _reserved(reserved, model, require_size(size), config.largest_trigger_ratio)
-        old = old or cls(size, reserved, config)
-        management = given.get("management") or old.management
-        new = replace(old, size=size, reserved=reserved, config=config, management=management)
-        return replace(new, dialect=dialect or old.dialect).beside(given.get("system"), given.get("tools"))
+        config = config_of(found.get("config"))
+        if found.get("dialect") is not None:
+            dialect_named(found["dialect"])
+        most = _reserved(found.get("max_output_tokens"), model, require_size(size), config.largest_trigger_ratio)
+        new = cls(size, most, config, dialect=found.get("dialect"), management=found.get("management"))
+        return new.beside(found.get("system"), found.get("tools"))
 
     def beside(self, system: Any, tools: Iterable[Any] | None) -> Self:
         """Return the settings with another system prompt or other tools; None: as before."""
@@ -114,9 +99,17 @@ class Settings:
         return replace(self, system=system, tools=self.tools if tools is None else tuple(tools))
 
 
-def _known(kind: type[Any], kept: Mapping[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in fields(kind)}
-    return {name: value for name, value in kept.items() if name in names}
+def _read(kept: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]:
+    """Return settings of the log as they are given; keys of a newer version are ignored."""
+
+    def known(kind: type[Any], found: Mapping[str, Any]) -> dict[str, Any]:
+        names = kind.__annotations__.keys() - {*without}
+        return {name: value for name, value in found.items() if name in names}
+
+    config, found = known(ContextConfig, kept["config"]), known(Settings, kept)
+    config["tool_rules"] = {tool: ToolRule(**known(ToolRule, rule)) for tool, rule in config["tool_rules"].items()}
+    management = None if kept.get("management") is None else ContextManagement.read(kept["management"])
+    return {**found, "config": ContextConfig(**config), "management": management}
 
 
 def _reserved(given: Any, model: str | None, size: int, trigger_ratio: float) -> int:

@@ -42,7 +42,12 @@ def compress_tool(ask: Callable[[str], Plan | None], fill: Callable[[], str], pr
         )
 
     focus = {"type": "string", "description": "What the summary should keep above all (default: all alike)."}
-    parameters = {"type": "object", "properties": {"focus": focus}, "required": [], "additionalProperties": False}
+    parameters: dict[str, Any] = {
+        "type": "object",
+        "properties": {"focus": focus},
+        "required": [],
+        "additionalProperties": False,
+    }
     return Tool(f"{prefix}compress_context", _DESCRIPTION, parameters, call)
 
 
@@ -80,5 +85,5 @@ def call_in(tool_call: Any) -> ToolCall:
     if not isinstance(named.get("name"), str):
         raise ConfigError("tool_call", "names no tool; pass one call of the model's response")
     call_id = next((named[key] for key in ("call_id", "toolUseId", "id") if named.get(key)), "")
-    arguments = named.get("arguments", named.get("input")) or {}
+    arguments: Any = named.get("arguments", named.get("input")) or "{}"
     return ToolCall(call_id, named["name"], json.dumps(arguments) if is_object(arguments) else str(arguments))

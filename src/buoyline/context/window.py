@@ -5,7 +5,7 @@ import json
 import os
 import threading
 import time as clock
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -233,7 +233,11 @@ class ContextWindow:
             require_focus(focus)
             if not force and before is None and not self._exceeds(settings):
                 return None
-            return await self._compact(settings, focus, before=before)
+            views, cut = self._context.views, None
+            if before is not None:
+                at = sum(entry.number < before for entry in self._context.entries)
+                cut = legal_cut_before(views, min(at, awaited_from(views)))
+            return await self._compact(settings, focus, cut=cut)
 
     async def recover_from_overflow(self, error: BaseException | None = None) -> list[Any]:
         """Make the context at least a tenth smaller after the provider refused it, without a model.
@@ -350,7 +354,7 @@ class ContextWindow:
         return done
 
     @contextmanager
-    def _busy(self, name: str) -> Iterator[None]:
+    def _busy(self, name: str) -> Generator[None]:
         if not self._alone.acquire(blocking=False):
             raise BusyError(self.session_id, self._at_work, name)
         self._at_work = name
@@ -364,11 +368,11 @@ class ContextWindow:
         state, given = self._session.open(), self._given
         if state.is_plain:
             raise ConfigError("session_id", f"{self.session_id!r} holds messages of `offload_context`; use a new one")
-        if given.get("management") is not None:
-            given = WindowSettings(**{**given, "management": document_of(given["management"], self.workspace)})
+        if (management := given.get("management")) is not None:
+            given = given | WindowSettings(management=document_of(management, self.workspace))
         settings = self._settings = Settings.opened(state.settings, given)
         self._session.settings = settings.to_json()
-        self._budget = Budget(settings.size, settings.reserved, self._counter, settings.system, settings.tools)
+        self._budget = Budget(settings.size, settings.max_output_tokens, self._counter, settings.system, settings.tools)
         self._records = Records(self._session, self._counter, settings.dialect)
         self._offloading = Offloading(self._session, settings.config, settings.size, self._counter, self._tools)
         self.management, self._transcript = settings.management, self._session.path_of(layout.TRANSCRIPT)
@@ -583,7 +587,6 @@ class ContextWindow:
         focus: str = "",
         *,
         cut: int | None = None,
-        before: int | None = None,
         model: str = "",
         use_model: bool = True,
         most: int | None = None,
@@ -592,12 +595,6 @@ class ContextWindow:
         began = clock.perf_counter()
         summarizer = self._summarizers.get(model, self._summarizers[""])
         write = partial(summarized, summarizer=summarizer, config=config, focus=focus, counter=self._counter)
-
-        def planned() -> Leaving | None:
-            if before is None:
-                return self._leaving(self._plan(config).cut if cut is None else cut, config, most)
-            views, at = self._context.views, sum(entry.number < before for entry in self._context.entries)
-            return self._leaving(legal_cut_before(views, min(at, awaited_from(views))), config, most)
 
         def committed(leaving: Leaving, made: Summary) -> tuple[Leaving, Summary] | None:
             legal = legal_cut_before(self._context.views, len(leaving.entries))
@@ -609,7 +606,7 @@ class ContextWindow:
                 leaving, made = shorter, asyncio.run(write(shorter, use_model=False))
             return leaving, self._replace(leaving, made)
 
-        leaving = await self._turn(planned)
+        leaving = await self._turn(lambda: self._leaving(self._plan(config).cut if cut is None else cut, config, most))
         if leaving is None:
             return None
         made = await write(leaving, use_model=use_model)

@@ -91,7 +91,7 @@ def _by_name(name: str, workspace: Workspace | None) -> ContextManagement:
     if workspace is not None and name in document_names(workspace.disk):
         content = read_document(workspace.disk, name)
     elif name in BUILT_IN:
-        content = (files(__package__) / "documents" / f"{name}.json").read_bytes()
+        content = (files("buoyline.context.management") / "documents" / f"{name}.json").read_bytes()
     else:
         raise NotFoundError("context management document", name, nearest(name, names(workspace)))
     return ContextManagement.read(parsed(content, name), name=name, source=name)
