@@ -175,6 +175,16 @@ def test_nothing_is_cut_that_the_other_log_names(tmp_path: Path) -> None:
         file(tmp_path, name).write_bytes(whole)
 
 
+def test_a_window_does_not_open_without_messages_whose_line_end_alone_is_damaged(tmp_path: Path) -> None:
+    sizes = grown(tmp_path)
+    content = bytearray(file(tmp_path).read_bytes())
+    content[sizes[-2] - 1] ^= 1
+    file(tmp_path).write_bytes(content)
+    assert handle(tmp_path).load().end == sum(map(len, BATCHES[:-2]))
+    with pytest.raises(CorruptError, match="a line end near its end is damaged"):
+        handle(tmp_path).open()
+
+
 def test_messages_without_the_record_of_their_session_are_damage(tmp_path: Path) -> None:
     grown(tmp_path)
     file(tmp_path, "state.jsonl").unlink()

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from buoyline.errors import CorruptError
 from buoyline.messages import Json, Media, Opaque, Text, ToolResult, spell
@@ -35,7 +36,7 @@ class Measure:
     newlines: int = 0
     is_readable: bool = True
     last: bytes = b"\n"
-    digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
+    digest: Any = field(default_factory=hashlib.sha256)
 
     def add(self, chunk: bytes) -> None:
         """Count *chunk*."""

@@ -108,6 +108,9 @@ class Session:
         self.load()
         if self.state.damaged:
             raise self._records.corrupt(f"record {self.state.damaged[0]} is damaged")
+        for log in (self._records, self._messages):
+            if log.tail.end < log.tail.size:
+                _require_torn(log, self.disk.read(log.name, log.tail.end, log.tail.size - log.tail.end))
         self._is_window, self._refusal = True, ""
         self._pid, self._writer = os.getpid(), secrets.token_hex(8)
         return self.state
@@ -396,8 +399,7 @@ class Session:
         """Make durable what others wrote to *file*; move torn bytes at its end to a file of their own."""
         if tail.end < tail.size:
             torn = file.read(tail.end, tail.size - tail.end)
-            if has_lost_line_ends(torn):
-                raise log.corrupt(f"the line end behind line {tail.count} is damaged")
+            _require_torn(log, torn)
             self.disk.make_directory(f"{self.name}/{layout.TORN}")
             short = log.name.rpartition("/")[2]
             self.disk.publish(f"{self.name}/{layout.torn_name(short, tail.end, torn)}", [torn])
@@ -494,6 +496,12 @@ class Session:
             if number not in found:
                 raise log.corrupt(f"line {number} is damaged or missing")
         return found
+
+
+def _require_torn(log: Log, content: bytes) -> None:
+    """Refuse *content* behind the last whole batch that is no torn write, but was acknowledged."""
+    if has_lost_line_ends(content):
+        raise log.corrupt("a line end near its end is damaged")
 
 
 def _runs(numbers: Iterable[int]) -> list[Range]:

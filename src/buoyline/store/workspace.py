@@ -336,7 +336,7 @@ class LocalWorkspace(Workspace):
             raise ConfigError("durability", f"{durability!r} is neither 'sync' nor 'off'")
         if not lock_timeout_s >= 0:
             raise ConfigError("lock_timeout_s", f"{lock_timeout_s!r} is no number of seconds from 0 on")
-        if shown_as is not None and posixpath.normpath(f"/{shown_as[1:]}") != shown_as:
+        if shown_as is not None and (shown_as == "/" or posixpath.normpath(f"/{shown_as[1:]}") != shown_as):
             raise ConfigError("shown_as", f"{shown_as!r} is no absolute path such as '/workspace'")
         if mode is not None and mode & ~0o077 != OWN_MODE:
             raise ConfigError("mode", f"{mode:#o} is no mode such as 0o750; it begins with 7, for the owner")
