@@ -408,6 +408,18 @@ async def test_huge_arguments_are_a_line_that_names_their_file_when_the_window_n
     assert (await opened(workspace)).messages == handed
 
 
+async def test_an_offloaded_result_is_one_event_whatever_a_compaction_writes_after_it() -> None:
+    events = list[Any]()
+    window = await opened(config=ContextConfig(tool_result_limit=300), on_event=events.append)
+    written = json.dumps({"content": "line of a file\n" * 400})
+    await window.extend([*turns(0, 4), calling("w1", name="write", arguments=written), result("w1", "so it is " * 500)])
+    assert await window.compress(before=8) is not None
+    kinds = [type(event).__name__ for event in events]
+    assert kinds == ["ResultOffloaded", "ContextCompressed"]
+    *_, call = (message for message in window.messages if message.get("tool_calls"))
+    assert "offloaded" in call["tool_calls"][0]["function"]["arguments"]
+
+
 @FORM
 async def test_images_above_the_limit_become_lines_that_name_their_files(form: Form) -> None:
     workspace = MemoryWorkspace()

@@ -125,11 +125,13 @@ class ListFollower:
         self._transcript = transcript
         self.summaries: dict[int, Mapping[str, Any]] = {one["n"]: one for one in records.session.summaries()}
         self._known = {one.number: one for one in records.session.keys()}  # noqa: SIM118 - it is no mapping
+        self._keys = {key for one in self._known.values() for key in one.keys}
         self._previous: list[Given] = []
 
     def note(self, entry: Entry) -> None:
         """Know a new message, or a new form of one."""
         self._known[entry.number] = Keys(entry.number, entry.id, entry.keys, entry.ours, archived=False)
+        self._keys.update(entry.keys)
 
     def note_summary(self, record: Mapping[str, Any]) -> None:
         """Know a new summary."""
@@ -137,8 +139,8 @@ class ListFollower:
 
     def grouped(self, items: Sequence[Any], dialect: str) -> Sequence[Any]:
         """Return the messages of a list whose items are flat; see `Dialect.grouped`."""
-        found, keys = dialect_named(dialect), {key for one in self._known.values() for key in one.keys}
-        return found.grouped(items, lambda one: self._records.key(found, one, found.view(one)) in keys)
+        found = dialect_named(dialect)
+        return found.grouped(items, lambda one: self._records.key(found, one, found.view(one)) in self._keys)
 
     def given(self, messages: Sequence[Any], key: MessageKey | None, dialect: str | None) -> list[Given]:
         """Read a list; what is as it was in the list before is not read again.

@@ -49,6 +49,11 @@ class Offloading:
     own_tools: Collection[str]
     events: list[Event] = field(default_factory=list[Event])
 
+    def drained(self) -> list[Event]:
+        """Return the events since the last call."""
+        events, self.events = self.events, []
+        return events
+
     def decided(self, entry: Entry, call_of: CallOf, turn_tokens: int) -> Entry:
         """Return *entry* with stubs for results above their limit, or above what *turn_tokens* leave of the turn's."""
         left = self.config.turn_limit(self.size) - turn_tokens

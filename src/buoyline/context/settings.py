@@ -93,7 +93,8 @@ class Settings:
 
     def beside(self, system: Any, tools: Iterable[Any] | None) -> Self:
         """Return the settings with another system prompt or other tools; None: as before."""
-        if isinstance(tools, str | bytes | Mapping) or not (tools is None or hasattr(tools, "__iter__")):
+        given: object = tools
+        if given is not None and (isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable)):
             raise ConfigError("tools", f"{type(tools).__name__} is no list of tool definitions; pass [tool, ...]")
         system = self.system if system is None else system
         return replace(self, system=system, tools=self.tools if tools is None else tuple(tools))
@@ -103,7 +104,7 @@ def _read(kept: Mapping[str, Any], without: Sequence[str]) -> dict[str, Any]:
     """Return settings of the log as they are given; keys of a newer version are ignored."""
 
     def known(kind: type[Any], found: Mapping[str, Any]) -> dict[str, Any]:
-        names = kind.__annotations__.keys() - {*without}
+        names: set[str] = {*kind.__annotations__} - {*without}
         return {name: value for name, value in found.items() if name in names}
 
     config, found = known(ContextConfig, kept["config"]), known(Settings, kept)

@@ -445,7 +445,7 @@ class ContextWindow:
         repeatable, self._repeatable = self._repeatable, None
         if repeatable is not None and [entry.keys[0] for entry in entries] == repeatable[0]:
             return repeatable[1]
-        self._offloading.events.clear()
+        self._offloading.drained()
         for at, entry in enumerate(entries):
             entry = replace(entry, stored={0: stored.files}) if stored else entry  # noqa: PLW2901 - the same message
             entries[at] = self._decided(entry, entries[:at], offload=offload)
@@ -457,7 +457,7 @@ class ContextWindow:
             self._context.append(entry)
             self._order.append(entry.number)
             self._note(entry)
-        self._events += self._offloading.events
+        self._events += self._offloading.drained()
         return first
 
     def _decided(self, entry: Entry, before: Sequence[Entry], *, offload: bool = False) -> Entry:
@@ -476,11 +476,11 @@ class ContextWindow:
             self._follower.note(entry)
 
     def _shown(self, message: Any, *, offload: bool) -> Any:
-        self._offloading.events.clear()
+        self._offloading.drained()
         entry = self._decided(self._records.entry(message, self.added), (), offload=offload)
         for files in entry.stored.values():
             self._session.note_result({"key": files[0].name, "files": [list(file) for file in files]})
-        self._events += self._offloading.events
+        self._events += self._offloading.drained()
         return entry.native
 
     # Preparing.
@@ -548,7 +548,7 @@ class ContextWindow:
 
     def _changes(self) -> dict[int, Entry]:
         """Begin to change messages; returns the place for them, by position."""
-        self._offloading.events.clear()
+        self._offloading.drained()
         return {}
 
     def _rewrite(self, changed: Mapping[int, Entry]) -> None:
@@ -558,7 +558,7 @@ class ContextWindow:
         if not forms:
             return
         self._session.note_forms([*forms.values()])
-        self._events += self._offloading.events
+        self._events += self._offloading.drained()
         for at, form in forms.items():
             entries[at] = replace(changed[at], keys=form.keys)
             self._note(entries[at])
@@ -642,8 +642,8 @@ class ContextWindow:
         made = made.numbered(self._session.append_summary(line))
         if self._follower is not None:
             self._follower.note_summary({**line, "n": made.number})
-        kept = enumerate(self._context.entries[len(leaving.entries) :], len(leaving.entries))
-        self._rewrite({at: self._offloading.without_arguments(entry) for at, entry in kept})
+        kept, changed = enumerate(self._context.entries[len(leaving.entries) :], len(leaving.entries)), self._changes()
+        self._rewrite(changed | {at: self._offloading.without_arguments(entry) for at, entry in kept})
         self._evict(leaving, systems, quotes, made, "")
         return made
 
