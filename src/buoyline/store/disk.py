@@ -57,8 +57,6 @@ class OpenFile:
         self.path = path
         self.size = status.st_size
         self.inode = status.st_ino
-        self.is_uncut = False
-        """A failed append could not be cut back: nobody knows what the next writer finds."""
 
     def read(self, offset: int, size: int) -> bytes:
         """Return up to *size* bytes from *offset*; fewer only at the end of the file."""
@@ -71,17 +69,18 @@ class OpenFile:
             return b"".join(pieces)
 
     def append(self, content: bytes) -> None:
-        """Write *content* at the end and sync it. After any failure the file is cut back to what it was."""
+        """Write *content* at the end and sync it. After any failure the file is cut back to what it was, if it can be.
+
+        If it cannot, the next look at it finds bytes that nobody has acknowledged.
+        """
         try:
             with _translated(self.path):
                 _write_all(self.descriptor, content)
                 _require_size(self.descriptor, self.size + len(content))
             self.sync()
         except BaseException:
-            try:
+            with contextlib.suppress(OSError):
                 os.ftruncate(self.descriptor, self.size)
-            except OSError:
-                self.is_uncut = True
             raise
         self.size += len(content)
 

@@ -19,7 +19,7 @@ class MemoryFile(OpenFile):
     def __init__(self, content: bytearray, path: str) -> None:
         """Read and write *content*; *path* is for messages."""
         self._content = content
-        self.path, self.inode, self.is_uncut = path, id(content), False
+        self.path, self.inode = path, id(content)
         self.size = len(content)
 
     def read(self, offset: int, size: int) -> bytes:

@@ -217,7 +217,7 @@ class Session:
         if not lines:
             return self.state.end
         with self._writing(as_window=True) as (context, _):
-            return self._append_messages(context, lines, {}, {})
+            return self._append_messages(context, lines, [line.facts() for line in lines])
 
     def append_archived(
         self, lines: Sequence[NewLine], render: Callable[[int], Sequence[Sequence[str]]]
@@ -243,8 +243,10 @@ class Session:
             if self._is_newest_batch(lines):
                 return self.state.end - len(lines), False
             rendered = self._append_transcript(render(self.state.end))
-            facts = {"transcript": rendered.transcript}
-            first = self._append_messages(context, lines, {"archived": True}, facts, rendered.lines)
+            places = zip(lines, rendered.lines, strict=False)
+            facts = [{**line.facts(), "archived": True, "line": place} for line, place in places]
+            facts[-1]["transcript"] = rendered.transcript
+            first = self._append_messages(context, lines, facts)
             self.state.transcript = rendered.transcript
             return first, True
 
@@ -290,10 +292,7 @@ class Session:
                 if tail.count < self.state.named_summaries:
                     raise log.corrupt(f"holds {tail.count} summaries of {self.state.named_summaries} that were written")
                 self._take_over(log, file, tail)
-            try:
-                (line,) = log.append(file, [{"n": log.count, **record}], [{"time": now()}])
-            finally:
-                self._note_uncut(file)
+            (line,) = log.append(file, [{"n": log.count, **record}], [{"time": now()}])
             return line.number
 
     def _looked(self, log: Log) -> Tail:
@@ -342,12 +341,9 @@ class Session:
                 self.disk.locked(self._messages.name, self._lock_timeout_s) as context,
                 self.disk.opened(self._records.name, write=True) as state,
             ):
-                try:
-                    self._catch_up(context, state)
-                    self._begin(state, as_window=as_window)
-                    yield context, state
-                finally:
-                    self._note_uncut(context, state)
+                self._catch_up(context, state)
+                self._begin(state, as_window=as_window)
+                yield context, state
         except StorageError as error:
             if error.errno != errno.ENOENT:
                 raise
@@ -362,10 +358,6 @@ class Session:
         self._refusal = reason
         raise StaleWindowError(self.session_id, reason, "open it again with ContextWindow.open")
 
-    def _note_uncut(self, *files: OpenFile) -> None:
-        if self._is_window and any(file.is_uncut for file in files):
-            self._refusal = "a failed write could not be undone"
-
     def _catch_up(self, context: OpenFile, state: OpenFile) -> None:
         """Sync and take in what others wrote, and set torn bytes aside."""
         logs = ((self._records, state), (self._messages, context))
@@ -376,7 +368,7 @@ class Session:
         self._require_all(*tails)
         is_replaced = [log.is_replaced(file, tail) for (log, file), tail in zip(logs, tails, strict=True)]
         if self._is_window and (any(is_replaced) or tails[1].count != self._messages.count):
-            self._refuse("another writer has continued it")
+            self._refuse("another writer has continued it, or a failed write could not be undone")
         if is_replaced[0]:
             self.state = SessionState()
         for (log, file), tail in zip(logs, tails, strict=True):
@@ -455,14 +447,9 @@ class Session:
         for line in self._records.append(state, values, [{**common, **given} for given in more]):
             self.state.fold(line)
 
-    def _append_messages(
-        self, context: OpenFile, lines: Sequence[NewLine], each: Facts, last: Facts, places: Sequence[int] = ()
-    ) -> int:
-        facts: list[Facts] = [{"s": self._records.count, **line.facts(), **each} for line in lines]
-        for fact, place in zip(facts, places, strict=False):
-            fact["line"] = place
-        facts[-1] |= last
-        written = self._messages.append(context, [line.value for line in lines], facts)
+    def _append_messages(self, context: OpenFile, lines: Sequence[NewLine], facts: Sequence[Facts]) -> int:
+        known = {"s": self._records.count}
+        written = self._messages.append(context, [line.value for line in lines], [{**known, **more} for more in facts])
         self.state.end = self._messages.count
         return written[0].number
 
@@ -475,10 +462,7 @@ class Session:
                 raise CorruptError(file.path, reason)
             if file.size > length:
                 file.cut(length)
-            try:
-                file.append(content)
-            finally:
-                self._note_uncut(file)
+            file.append(content)
         lines = tuple(accumulate(map(len, texts), initial=count + 1))
         made = Transcript(length + len(content), f"{zlib.crc32(content, int(crc, 16)):08x}", lines[-1] - 1)
         return Rendered(made, lines)
