@@ -513,11 +513,20 @@ async def test_a_window_that_another_one_has_taken_over_writes_nothing_more() ->
 
 async def test_workers_that_follow_one_list_take_the_session_over_in_turn() -> None:
     workspace = MemoryWorkspace()
-    workers, listed = [await opened(workspace) for _ in range(3)], list[Any]()
+    tools = iter([{"name": "look", "input_schema": {}}])
+    workers = [await opened(workspace, tools=tools if number == 0 else None) for number in range(3)]
+    listed = list[Any]()
     for number, worker in enumerate([*workers, *workers, *workers]):
         listed.append(user(f"question {number}"))
         assert await worker.request(listed) == listed
     assert (await opened(workspace)).added == 9
+    assert workers[0]._settings.tools
+    listed.append(calling("c1"))
+    await workers[0].follow(listed)
+    handed = await workers[1].request(listed)
+    assert "interrupted" in handed[-1]["content"]
+    assert await workers[0].request(listed) == handed  # its own write would have been the first of a window gone stale
+    assert (await opened(workspace)).added == 11
 
 
 async def test_a_session_of_archived_messages_gets_no_window() -> None:

@@ -5,7 +5,7 @@ import json
 import os
 import threading
 import time as clock
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -290,15 +290,19 @@ class ContextWindow:
         *key* returns the id of a message; empty if it has none. Raises `MessageError`; nothing is changed then.
         """
         with self._busy("follow"):
-            return await self._followed(messages, key)
+            return await self._anew(lambda: self._turn(lambda: self._follow(messages, key)))
 
     async def request(
         self, messages: Sequence[Any], *, key: MessageKey | None = None, system: Any = None, tools: Tools = None
     ) -> list[Any]:
         """Follow a framework's list, and return what to send: `follow` and `prepare` in one step."""
-        with self._busy("request"):
-            await self._followed(messages, key)
+
+        async def requested() -> list[Any]:
+            await self._turn(lambda: self._follow(messages, key))
             return await self._prepared(None, system, tools)
+
+        with self._busy("request"):
+            return await self._anew(requested)
 
     # Tools for the agent.
 
@@ -697,12 +701,14 @@ class ContextWindow:
 
     # Following.
 
-    async def _followed(self, messages: Sequence[Any], key: MessageKey | None) -> Followed:
+    async def _anew(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do it; if another window has written, open again and do it once more: the list is the truth."""
         try:
-            return await self._turn(lambda: self._follow(messages, key))
-        except StaleWindowError:  # the list is the truth, whoever else has written
+            return await work()
+        except StaleWindowError:
+            self._given |= WindowSettings(system=self._settings.system, tools=self._settings.tools)
             await self._turn(self._load)
-            return await self._turn(lambda: self._follow(messages, key))
+            return await work()
 
     def _follow(self, messages: Sequence[Any], key: MessageKey | None) -> Followed:
         if self._follower is None:
