@@ -161,8 +161,8 @@ def _is_whole(batch: Sequence[Facts | None], last: Facts) -> bool:
     )
 
 
-def has_lost_line_ends(content: bytes) -> bool:
-    """Return whether *content*, found behind the last whole batch, begins with one whose line ends alone are bad.
+def has_lost_line_ends(content: bytes, number: int) -> bool:
+    """Return whether *content*, behind the last whole batch, begins with line *number* of one whose line ends are bad.
 
     A write that was torn never leaves that with more behind it: a flipped bit does.
     """
@@ -174,7 +174,7 @@ def has_lost_line_ends(content: bytes) -> bool:
         if b"%08x" % crc != found[1]:
             continue
         facts = facts_in(content[start : found.end()] + b"\n")
-        if facts is None or facts["at"] != len(batch):
+        if facts is None or (facts["n"], facts["at"]) != (number + len(batch), len(batch)):
             return False
         batch.append(facts)
         start = position = found.end() + 1
@@ -273,7 +273,7 @@ class Log:
                 if facts is not None:
                     expected, bad = facts["n"] + 1, 0
             if tail.end < tail.size:
-                is_torn = not has_lost_line_ends(file.read(tail.end, tail.size - tail.end))
+                is_torn = not has_lost_line_ends(file.read(tail.end, tail.size - tail.end), tail.count)
                 found.append(Damage(self.name, tail.end, tail.size - tail.end, tail.count, 0, is_torn=is_torn))
         return found
 

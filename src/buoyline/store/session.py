@@ -110,7 +110,7 @@ class Session:
             raise self._records.corrupt(f"record {self.state.damaged[0]} is damaged")
         for log in (self._records, self._messages):
             if log.tail.end < log.tail.size:
-                _require_torn(log, self.disk.read(log.name, log.tail.end, log.tail.size - log.tail.end))
+                _require_torn(log, log.tail, self.disk.read(log.name, log.tail.end, log.tail.size - log.tail.end))
         self._is_window, self._refusal = True, ""
         self._pid, self._writer = os.getpid(), secrets.token_hex(8)
         return self.state
@@ -391,7 +391,7 @@ class Session:
         """Make durable what others wrote to *file*; move torn bytes at its end to a file of their own."""
         if tail.end < tail.size:
             torn = file.read(tail.end, tail.size - tail.end)
-            _require_torn(log, torn)
+            _require_torn(log, tail, torn)
             self.disk.make_directory(f"{self.name}/{layout.TORN}")
             short = log.name.rpartition("/")[2]
             self.disk.publish(f"{self.name}/{layout.torn_name(short, tail.end, torn)}", [torn])
@@ -482,9 +482,9 @@ class Session:
         return found
 
 
-def _require_torn(log: Log, content: bytes) -> None:
+def _require_torn(log: Log, tail: Tail, content: bytes) -> None:
     """Refuse *content* behind the last whole batch that is no torn write, but was acknowledged."""
-    if has_lost_line_ends(content):
+    if has_lost_line_ends(content, tail.count):
         raise log.corrupt("a line end near its end is damaged")
 
 
