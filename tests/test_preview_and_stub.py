@@ -93,6 +93,7 @@ def _is_cut(shown: str, own: str) -> bool:
 @examples(70, 200)
 @given(texts, st.integers(0, 400), st.sampled_from([COUNTER, COARSE]))
 @example("a\n" * 10, 12, COUNTER)
+@example("fine\n" * 90 + "ERROR \ud800 gone\n" + "fine\n" * 90, 90, COUNTER)
 def test_a_preview_numbers_its_lines_truly_and_stays_within_its_tokens(
     text: str, max_tokens: int, counter: TextCounter
 ) -> None:

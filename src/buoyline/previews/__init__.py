@@ -4,8 +4,7 @@ All lines carry their numbers in the file. This package is pure and deterministi
 of stubs or workspaces.
 """
 
-from buoyline.previews.errors import flagged_lines
-from buoyline.previews.preview import preview
+from buoyline.previews.preview import flagged_lines, preview
 from buoyline.previews.source import Source
 
 __all__ = ["Source", "flagged_lines", "preview"]

@@ -11,11 +11,12 @@ from itertools import islice
 from typing import Final
 
 from buoyline.previews.rows import ERROR, FAR_CHARS, Row, linear, row_of
+from buoyline.previews.source import decoded
 
 MOST_KINDS = 400
 """Lines that differ in digits only are of one kind; behind this many kinds, others are only counted."""
 
-_MOST_HITS = 2_500
+_MOST_HITS = 10_000
 _JUDGED_BYTES = 400
 _ALIKE_STEP, _ALIKE_MOST, _SAME_FORM = 0.5, 3.0, 10.0
 _FAILED_TEST, _LAST, _MOST_NAMED = 97.0, 96.0, 12
@@ -61,6 +62,7 @@ _FORMS: Final = {
     70.0: (r"\bWARN(?:ING)?\b|\b[Ww]arning\b\s*:|\blevel=warn|^W\d{4} \d\d:\d\d:\d\d|^\s*--> \S+:\d+:\d",),
     _WORD_WEIGHT: (r"(?i:error|fatal|fail|panic|exception|traceback)",),
 }
+_ANY_FORM: Final = f"(?:{'|'.join(form for forms in _FORMS.values() for form in forms)})[^\n]*"
 _DENIED: Final = re.compile(
     rb"(?i)\b(?:0|no|without|zero)\s(?:\w+\s)?(?:errors?|failed|failures?|warnings?)\b"
     rb"|[\"']?\b(?:errors?|failures?|failed|exceptions?|warnings?)[\"']?\s?[:=]\s?"
@@ -106,32 +108,28 @@ class ErrorLines:
 
     def read(self, content: bytes, first: int) -> None:
         """Add the lines of *content*, in UTF-8, of which the first is line *first*."""
-        seen = set[int]()
-        for weight, forms in _FORMS.items():
-            pattern, number, place = linear("|".join(forms)), first, 0
-            for hit in islice(pattern.finditer(content), _MOST_HITS):
-                number += content.count(b"\n", place, hit.start())
-                place = hit.start()
-                if number not in seen:
-                    seen.add(number)
-                    self._add(number, hit, weight)
+        number, place = first, 0
+        for hit in islice(linear(_ANY_FORM).finditer(content), _MOST_HITS):
+            start = hit.start()
+            number += content.count(b"\n", place, start)
+            place = start
+            begin, end = content.rfind(b"\n", 0, start) + 1, content.find(b"\n", start)
+            self._add(number, content[begin : end if end >= 0 else len(content)], start - begin)
 
-    def _add(self, number: int, hit: re.Match[bytes], weight: float) -> None:
-        content, start = hit.string, hit.start()
-        begin, end = content.rfind(b"\n", 0, start) + 1, content.find(b"\n", start)
-        line = content[begin : end if end >= 0 else len(content)]
-        seen = line[max(start - begin - _JUDGED_BYTES, 0) :][: _JUDGED_BYTES + FAR_CHARS]
-        kind = seen.translate(None, _DIGITS)
+    def _add(self, number: int, line: bytes, at: int) -> None:
+        begin = max(at - _JUDGED_BYTES, 0)
+        seen = line[begin : begin + _JUDGED_BYTES + FAR_CHARS]
+        # "0 failed" and "3 failed" match at different places.
+        kind = line[begin:at].translate(None, _DIGITS) + b"\n" + line[at : at + FAR_CHARS].translate(None, _DIGITS)
         known = self._kinds.get(kind)
         if known is not None:
             others = known.others if len(known.others) < _MOST_OTHERS else known.others[:-1]
             self._kinds[kind] = known._replace(lines=known.lines + 1, others=(*others, number))
         elif kind not in self._kinds and len(self._kinds) < MOST_KINDS:
-            weight = judged(seen, weight, hit.re)
-            word = hit.group().decode("utf-8", "replace").strip() if weight > _WORD_WEIGHT else ""
+            weight, word, place = judged(seen)
+            column = len(decoded(line[: begin + place]))
+            row = row_of(number, weight, decoded(line), column)
             form = _VALUES.sub(b"_", seen[:300].strip()) if weight >= ERROR and weight != _FAILED_TEST else b""
-            column = len(line[: start - begin].decode("utf-8", "replace"))
-            row = row_of(number, weight, line.decode("utf-8", "replace"), column)
             self._kinds[kind] = row._replace(word=word, form=form) if weight else None
 
     def rows(self, *, is_free: bool = False, quoted: frozenset[int] = frozenset()) -> list[Row]:
@@ -163,26 +161,19 @@ class ErrorLines:
         return rows
 
 
-def judged(line: bytes, weight: float, pattern: re.Pattern[bytes]) -> float:
-    """Return the weight of a line that *pattern*, of *weight*, has found; 0 if it denies an error."""
+def judged(line: bytes) -> tuple[float, str, int]:
+    """Return the weight of a line, the word of an error, and its place; no weight if the line denies an error."""
+    hits = ((weight, linear("|".join(forms)).search(line)) for weight, forms in _FORMS.items())
+    weight, hit = next(((weight, hit) for weight, hit in hits if hit is not None), (0.0, None))
+    if hit is None or (_DENIED.search(line) and not hit.re.search(_DENIED.sub(b"", line))):
+        return 0.0, "", 0
     if _PASSED.search(line):
-        return min(weight, _QUOTED_WEIGHT) if weight < ERROR else 0
-    if _DENIED.search(line) and not pattern.search(_DENIED.sub(b"", line)):
-        return 0
-    if _NUMBERED.match(line) or (_CODE.search(line) and not _SURE.search(line)):
-        return min(weight, _QUOTED_WEIGHT)
-    return min(weight, _WORD_WEIGHT) if _BARE.search(line) else weight
-
-
-def flagged_lines(text: str, most: int = 20) -> list[tuple[int, str]]:
-    """Return the lines of *text* that report an error, one of each kind, with their numbers, in the order of the text.
-
-    A line has at most 1,000 characters. Of more than *most* kinds, the heaviest are returned.
-    """
-    errors = ErrorLines()
-    errors.read(text.encode("utf-8", "replace"), 1)
-    rows = sorted((row for row in errors.rows() if row.weight >= ERROR), key=lambda row: -row.weight)[:most]
-    return [(row.number, row.text) for row in sorted(rows)]
+        weight = 0.0 if weight >= ERROR else min(weight, _QUOTED_WEIGHT)
+    elif _NUMBERED.match(line) or (_CODE.search(line) and not _SURE.search(line)):
+        weight = min(weight, _QUOTED_WEIGHT)
+    elif _BARE.search(line):
+        weight = min(weight, _WORD_WEIGHT)
+    return weight, decoded(hit.group()).strip() if weight > _WORD_WEIGHT else "", hit.start()
 
 
 def verdict(tail: Sequence[Row]) -> Row | None:

@@ -9,7 +9,7 @@ from itertools import accumulate, islice
 from typing import Final, TypeAlias
 
 from buoyline.previews.odd import odd_values
-from buoyline.previews.rows import Kind, Row, fact, shortened
+from buoyline.previews.rows import Kind, Row, shortened
 from buoyline.previews.source import CONTINUED
 
 MOST_CHARS = 4_000_000
@@ -47,12 +47,12 @@ def read_document(text: str) -> Kind | None:
     if not value:
         return None
     path, records = _largest(value)
-    shape = fact(f"JSON: {_shape(value)}")
+    shape = f"JSON: {_shape(value)}"
     quoted = frozenset(number for number, line in enumerate(text.split("\n"), 1) if line.startswith(CONTINUED))
     if not records:
         texts = [(name, leaf) for name, leaf in _leaves(value) if isinstance(leaf, str)]
         parts = [
-            fact(f"{'.'.join(name)}: {_flat(leaf)}")
+            f"{'.'.join(name)}: {_flat(leaf)}"
             for name, leaf in texts
             if " " in leaf.strip() or (name and name[-1] in _TELLING)
         ]
@@ -92,7 +92,7 @@ def read_json_lines(lines: Sequence[str]) -> Kind | None:
     records = [value for _, value in found]
     rows, parts = _compared(records, lambda place, _: (found[place][0], 0), lambda place: f"line {found[place][0]}:")
     rows += [Row(number, 94.0, note="no JSON") for number in broken[:8]]
-    shape = fact(f"JSON lines: {len(found):,} like {_shape(found[0][1])}")
+    shape = f"JSON lines: {len(found):,} like {_shape(found[0][1])}"
     return Kind([shape], rows, parts, is_record=True)
 
 
@@ -210,7 +210,7 @@ def _compared(
         rows.append(Row(number, weight, column=column, note=shortened(f"{reason}: {own}", _NOTE_CHARS)))
     fields = _telling(columns, len(records))
     parts = [
-        fact(f"{named(place)} " + " \u00b7 ".join(_flat(leaves[name]) for name in fields if name in leaves))
+        f"{named(place)} " + " \u00b7 ".join(_flat(leaves[name]) for name in fields if name in leaves)
         for place, leaves in enumerate(flat[:_MOST_PARTS])
     ]
     return rows, parts if fields and len(records) > 1 else []

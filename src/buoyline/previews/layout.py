@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from buoyline.previews.errors import MOST_KINDS
-from buoyline.previews.rows import ERROR, FAR_CHARS, Kind, Row, counted, shortened
+from buoyline.previews.rows import ERROR, FAR_CHARS, Kind, Row, counted, fact, shortened
 from buoyline.previews.source import visible
 from buoyline.tokens import TextCounter
 
@@ -76,6 +76,10 @@ class Budget:
         self.counter = counter
         self._max_tokens = max_tokens
         self._before = before
+
+    def fits(self, preview: str) -> bool:
+        """Check whether *preview* keeps to the limit; counting stops there."""
+        return not self.counter.exceeds(self._before + preview, self._max_tokens)
 
     def excess(self, preview: str) -> int:
         """Return by how many tokens *preview* exceeds the limit; at most 0 if it does not."""
@@ -208,7 +212,7 @@ def _shown(kind: Kind, rows: Sequence[Row], lines: Lines, budget: Budget) -> lis
                 break
             filling = _FILLING * (1 - place * (1 - share) / len(side) / 2)
             left -= add(row, _OUTER if not place else _HEAD if left > 0 else filling, widths[2])
-    about = (_Shown(weight, budget.cost(text), text) for weight, text in facts)
+    about = (_Shown(weight, budget.cost(fact(text)), fact(text)) for weight, text in facts)
     return sorted([*about, *shown.values()], key=lambda one: -one.weight)
 
 
@@ -251,7 +255,7 @@ def _part_of(row: Row, total: int, budget: Budget) -> str:
         chars = len(budget.counter.head(visible(text), room_tokens)) // (1 if visible(text) == text else _ESCAPE_CHARS)
         line = PreviewLine(row.number, visible(text[:chars]), len(row.text) + row.rest - chars)
         written = "\n".join([str(line), *([_last_row(total - 1, total, ())] if total > 1 else [])])
-        if chars and budget.excess(written) <= 0:
+        if chars and budget.fits(written):
             return written
     return ""
 

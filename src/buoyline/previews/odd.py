@@ -10,15 +10,15 @@ from math import fsum
 from typing import Any, Final, NamedTuple
 
 from buoyline.previews.rows import Row, row_of, shortened
+from buoyline.previews.source import decoded
 
 _MOST_SHAPES, _MOST_SCORED = 10_000, 400
 _MOST_BYTES = 4_000
 _RARE_SHARE = 400
-_LEAST_ALIKE, _MORE_DIGITS = 30, 3
 _SEEN_BYTES, _BEGIN_BYTES = 160, 6
-_MOST_LINES, _LEAST_SHARE = 5, 20
+_LEAST_SHARE = 20
 _LEAST_SCORE = 2.4
-_HEAVIEST, _STEP = 74.0, 3.0
+_HEAVIEST, _LIGHTEST = 74.0, 62.0
 
 _DIGITS: Final = b"0123456789"
 _LETTERS: Final = bytes(code for code in range(256) if code > 0x7F or chr(code).isalpha())  # noqa: PLR2004 - past ASCII
@@ -29,21 +29,12 @@ _WORDS: Final = bytes(
 _FORM: Final = bytes(0x61 if code in _LETTERS else 0x30 if code in _DIGITS else code for code in range(256))
 
 
-class _Longest:
-    """The line of a shape with the most digits, and how many digits another one has at most."""
-
-    __slots__ = ("before", "line", "number", "size")
-
-    def __init__(self, number: int, line: bytes) -> None:
-        self.number, self.line, self.size, self.before = number, line, len(line), 0
-
-
 class RareLines:
     """Collects the lines of a text that is read in blocks; lines that differ in digits only are of one shape."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._shapes: dict[bytes, _Longest] = {}
+        self._shapes: dict[bytes, tuple[int, bytes]] = {}
         self._counts = Counter[bytes]()
         self._lines = 0
 
@@ -55,34 +46,18 @@ class RareLines:
             return
         self._counts.update(shapes)
         for number, (shape, line) in enumerate(zip(shapes, lines, strict=True), first):
-            longest = self._shapes.get(shape)
-            if longest is None:
-                if len(line) < _MOST_BYTES:
-                    self._shapes[shape] = _Longest(number, line)
-            elif len(line) > longest.before:
-                longest.before = min(len(line), longest.size)
-                if len(line) > longest.size:
-                    longest.number, longest.line, longest.size = number, line, len(line)
+            if shape not in self._shapes and len(line) < _MOST_BYTES:
+                self._shapes[shape] = number, line
 
-    def long_numbers(self) -> list[Row]:
-        """Return lines with three digits more than any of the many lines that differ from them in digits only."""
-        return [
-            row_of(longest.number, _HEAVIEST + 1, longest.line.decode("utf-8", "replace"))._replace(
-                note=f"more digits than in {self._counts[shape] - 1:,} lines like it"
-            )
-            for shape, longest in self._shapes.items()
-            if self._counts[shape] >= _LEAST_ALIKE and longest.size - longest.before >= _MORE_DIGITS
-        ][:_MOST_LINES]
-
-    def rows(self, quoted: frozenset[int] = frozenset()) -> list[Row]:
-        """Return the lines with the rarest words, punctuation, form and beginning, the rarest first.
+    def rows(self, most: int, quoted: frozenset[int] = frozenset()) -> list[Row]:
+        """Return at most *most* lines, those with the rarest words, punctuation, form and beginning, the rarest first.
 
         Each of these may be chance, and rare words often are in prose; a line from another text has them all.
         """
         shapes = list(islice(self._shapes, _MOST_SHAPES))
         if not shapes:
             return []
-        text = b"\n".join([self._shapes[shape].line[:_SEEN_BYTES] for shape in shapes])
+        text = b"\n".join([self._shapes[shape][1][:_SEEN_BYTES] for shape in shapes])
         words = [line.split() for line in text.translate(_WORDS).split(b"\n")]
         signs = [line.split() for line in text.translate(None, _LETTERS + _DIGITS).split(b"\n")]
         forms = _collapsed(text.translate(_FORM)).split(b"\n")
@@ -98,7 +73,7 @@ class RareLines:
         places = [
             place
             for place, of_line in enumerate(words)
-            if counts[place] == 1 and not once.isdisjoint(of_line) and self._shapes[shapes[place]].number not in quoted
+            if counts[place] == 1 and not once.isdisjoint(of_line) and self._shapes[shapes[place]][0] not in quoted
         ]
         places.sort(key=lambda place: (-len(once.intersection(words[place])) / (len(words[place]) + 2), place))
         rare, found = max(2, self._lines // _RARE_SHARE), list[tuple[float, int, bytes]]()
@@ -111,11 +86,10 @@ class RareLines:
                 + (same_form[forms[place]] <= 2)  # noqa: PLR2004 - twice may be chance
                 + 0.6 * (same_begin[forms[place][:_BEGIN_BYTES]] <= rare)
             )
-            line = self._shapes[shapes[place]]
-            found.append((-score, line.number, line.line))
-        most = min(_MOST_LINES, self._lines // _LEAST_SHARE)
+            found.append((-score, *self._shapes[shapes[place]]))
+        most = min(most, self._lines // _LEAST_SHARE)
         return [
-            row_of(number, _HEAVIEST - _STEP * rank, line.decode("utf-8", "replace"))
+            row_of(number, _HEAVIEST - (_HEAVIEST - _LIGHTEST) * rank / most, decoded(line))
             for rank, (score, number, line) in enumerate(sorted(found)[:most])
             if score <= -_LEAST_SCORE
         ]

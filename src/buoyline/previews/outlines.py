@@ -55,9 +55,9 @@ def read_outline(lines: Sequence[str]) -> Kind | None:
         return Kind(
             [f"Document ({len(lines):,} lines)", *outline], [*_verdicts(texts), *_paragraphs(texts)], is_free=True
         )
-    if not _is_program(texts):
-        return None
     found = _definitions(texts)
+    if not found:
+        return None
     least = min((one.depth for one in found), default=0)
     top = [one for one in found if one.depth <= least + 1]
     inner = [one for one in found if one.depth > least + 1]
@@ -72,7 +72,7 @@ def read_outline(lines: Sequence[str]) -> Kind | None:
 def defined_names(lines: Sequence[str], most: int) -> list[str]:
     """Return the first headings or definitions of a document or a program; empty for any other text."""
     texts = _unnumbered(lines)
-    found = _headings(texts) or (sorted(_definitions(texts), key=lambda one: one.depth) if _is_program(texts) else [])
+    found = _headings(texts) or sorted(_definitions(texts), key=lambda one: one.depth)
     return list(dict.fromkeys(one.name[:_NAME_CHARS] for one in sorted(found[:most])))
 
 
@@ -119,12 +119,14 @@ def _is_program(texts: Sequence[str]) -> bool:
     sample = [line[:_SEEN_CHARS] for line in texts[:_SAMPLE] if line.strip()]
     if len(sample) < _LEAST_LINES or sample[0].strip() in {"{", "["}:
         return False
-    is_code = sum(_CODE.match(line) is not None for line in sample) >= _LEAST_CODE * len(sample)
-    return is_code and len(_definitions(texts)) > 1
+    return sum(_CODE.match(line) is not None for line in sample) >= _LEAST_CODE * len(sample)
 
 
 def _definitions(texts: Sequence[str]) -> list[_Definition]:
-    content = "\n".join([line[:_SEEN_CHARS] for line in texts]).encode("utf-8", "replace")
+    """Return the definitions of a program, at least two; none of another text."""
+    if not _is_program(texts):
+        return []
+    content = "\n".join([line[:_SEEN_CHARS] for line in texts]).encode("utf-8", "surrogatepass")
     found, number, place = list[_Definition](), 1, 0
     for match in linear(_DEFINITION).finditer(content):
         number += content.count(b"\n", place, match.start())
@@ -134,4 +136,4 @@ def _definitions(texts: Sequence[str]) -> list[_Definition]:
             found.append(_Definition(number, len(match[1].expandtabs(4)), name))
         if len(found) >= _MOST_DEFINITIONS:
             break
-    return found
+    return found if len(found) > 1 else []

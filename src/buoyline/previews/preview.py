@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 
 from buoyline.previews.binary import read_binary
 from buoyline.previews.diffs import read_diff
-from buoyline.previews.errors import ErrorLines, flagged_lines, verdict
+from buoyline.previews.errors import ErrorLines, verdict
 from buoyline.previews.json_text import MOST_CHARS, read_document, read_json_lines
 from buoyline.previews.layout import Budget, Lines, fit, line_row
 from buoyline.previews.odd import RareLines
 from buoyline.previews.outlines import read_outline
 from buoyline.previews.pages import is_page, page_text
 from buoyline.previews.paths import read_listing, read_search
-from buoyline.previews.rows import MOST_LINE_CHARS, Kind, Row, fact, row_of
-from buoyline.previews.source import Source, TextSource
+from buoyline.previews.rows import ERROR, MOST_LINE_CHARS, Kind, Row, linear, row_of
+from buoyline.previews.source import Source, TextSource, visible
 from buoyline.previews.tables import read_table
 from buoyline.tokens import TextCounter
 
@@ -35,11 +35,16 @@ _LINE_CHARS = 4_000
 _MOST_CHARS_PER_TOKEN = 128
 _LEAST_REPORTS, _REPORTED = 3, 0.05
 _SENTENCE_CHARS = 60
-_QUIET_ROWS, _QUIET_WEIGHT = 3, 72.5
+_QUIET_WEIGHT = 72.5
+_TOKENS_PER_RARE = 50
 
 _COLOUR: Final = re.compile(r"(?:\x1b|\\x1b)\[[0-9;?]{0,20}[A-Za-z]")
-_BAR: Final = re.compile(r"\d ?%|[#=\u2588\u2501\u2594-\u259f.-]{6,}[>\]| ]|\d/\d.*(?:/s|s/)|ETA")
+_BAR: Final = r"^[^\n]*?(?:\d ?%|\d/\d|[#=\x{2588}\x{2501}]{4})[^\n]*"
+_BAR_BYTES = 200
 _STEPS: Final = re.compile(r"[\d\s#=>.\u2588\u2501\u2574-\u259f-]+")
+_NUMBER: Final = re.compile(r"\d+")
+_PASSED: Final = "\r"
+"""Stands for a state of a progress bar that is not the last one; no other line holds a return."""
 
 READERS: Final[Sequence[Callable[[Sequence[str]], Kind | None]]] = (
     read_json_lines,
@@ -79,7 +84,10 @@ class _Survey:
         if block.first == 1:
             self.binary = read_binary(block.text)
         text = _last_states(block.text)
-        content = text.encode("utf-8", "replace")
+        content = text.encode("utf-8", "surrogatepass")
+        if passed := _passed_states(content):
+            text = "\n".join([_PASSED if place in passed else line for place, line in enumerate(text.split("\n"))])
+            content = text.encode("utf-8", "surrogatepass")
         self.errors.read(content, block.first)
         if block.first > 1:
             self.rare_lines()
@@ -89,6 +97,8 @@ class _Survey:
         lines = text.split("\n")
         first = block.first + max(len(lines) - _TAIL_LINES, 0)
         for number, line in enumerate(lines[-_TAIL_LINES:], first):
+            if line == _PASSED:
+                continue
             row = row_of(number, 0, line)
             self.tail.append(row._replace(rest=row.rest + block.hidden_chars) if number == block.first else row)
         if self.is_whole:
@@ -128,25 +138,51 @@ def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before:
     The limit is for *before*, the text before the preview, and the preview together: their tokens differ from the sum.
     """
     budget = Budget(max_tokens, counter, before)
-    survey = _Survey()
-    for block in _line_blocks(source):
-        survey.read(block)
+    survey = _surveyed(source)
     lines = survey.held.split("\n") if survey.lines else []
-    if survey.is_whole and len(lines) <= max_tokens and len(survey.held) <= max_tokens * _MOST_CHARS_PER_TOKEN:
+    if (
+        survey.is_whole
+        and _PASSED not in survey.held
+        and len(lines) <= max_tokens
+        and len(survey.held) <= max_tokens * _MOST_CHARS_PER_TOKEN
+    ):
         whole = "\n".join(str(line_row(row_of(number, 0, line))) for number, line in enumerate(lines, 1))
-        if whole and budget.excess(whole) <= 0:
+        if whole and budget.fits(whole):
             return whole
     if not survey.is_whole and len(lines) > 1:
         lines = lines[:-1]  # it may be cut
     kind = _kind(survey, lines)
     most = max(max_tokens // 4, 2)
-    head = list(islice(_steps(enumerate(lines, 1)), most))
-    tail = list(reversed(survey.tail))[: min(most, survey.lines - 1)]
+    shown = ((number, line) for number, line in enumerate(lines, 1) if line != _PASSED)
+    head = [row_of(number, 0, line) for number, line in islice(shown, most)]
+    tail = [row for row in reversed(survey.tail) if row.number > 1][:most]
     if survey.lines == 1 and len(lines[0]) > MOST_LINE_CHARS:
         tail = [row_of(1, 0, lines[0], len(lines[0]) - 100 + 30)]
     if kind.is_whole:
         return fit(kind, Lines(), budget)
-    return fit(kind, Lines([*_rows(kind, survey, lines)], head, tail, survey.lines), budget)
+    return fit(kind, Lines([*_rows(kind, survey, lines, max_tokens)], head, tail, survey.lines), budget)
+
+
+def flagged_lines(text: str, most: int = 20) -> list[tuple[int, str]]:
+    """Return the lines of *text* that report an error, one of each kind, with their numbers, in the order of the text.
+
+    A line has at most 1,000 characters, and escapes for control characters. Of more than *most* kinds, the heaviest are
+    returned.
+    """
+    survey = _surveyed(TextSource(text))
+    rows = sorted(_errors(_kind(survey, survey.held.split("\n")), survey), key=lambda row: -row.weight)
+    return [(row.number, visible(row.text)) for row in sorted(row for row in rows[:most] if row.weight >= ERROR)]
+
+
+def _surveyed(source: Source) -> _Survey:
+    survey = _Survey()
+    for block in _line_blocks(source):
+        survey.read(block)
+    return survey
+
+
+def _errors(kind: Kind, survey: _Survey) -> list[Row]:
+    return survey.errors.rows(is_free=kind.is_free or kind.is_record, quoted=kind.quoted)
 
 
 def _kind(survey: _Survey, lines: Sequence[str]) -> Kind:
@@ -159,8 +195,7 @@ def _kind(survey: _Survey, lines: Sequence[str]) -> Kind:
         title, *texts = page_text(survey.held).split("\n")
         errors = [text for _, text in flagged_lines("\n".join(texts))]
         parts = [*errors, *(text for text in texts if len(text) >= _SENTENCE_CHARS or text.startswith("#"))]
-        facts = [fact(f"Web page (HTML, {survey.lines:,} lines): {title}"), *(fact(text[:400]) for text in parts[:200])]
-        return Kind(facts[:1], parts=facts[1:], is_whole=True)
+        return Kind([f"Web page (HTML, {survey.lines:,} lines): {title}"], parts=parts[:200], is_whole=True)
     kind = next((found for found in (reader(lines) for reader in READERS) if found is not None), Kind())
     if survey.is_whole or not kind.facts:
         return kind
@@ -168,21 +203,20 @@ def _kind(survey: _Survey, lines: Sequence[str]) -> Kind:
     return Kind([first, *kind.facts[1:]], kind.rows, kind.parts, kind.quoted, kind.is_free, kind.is_record)
 
 
-def _rows(kind: Kind, survey: _Survey, lines: Sequence[str]) -> Iterator[Row]:
+def _rows(kind: Kind, survey: _Survey, lines: Sequence[str], max_tokens: int) -> Iterator[Row]:
     """Yield the lines that matter: of the kind, errors, the verdict of a run, rare lines."""
     for row in kind.rows:
         text = row_of(row.number, row.weight, lines[row.number - 1], row.column)
         yield row._replace(text=text.text, column=text.column, rest=text.rest)
-    yield from survey.errors.rows(is_free=kind.is_free or kind.is_record, quoted=kind.quoted)
+    yield from _errors(kind, survey)
     if (ending := verdict([*survey.tail])) is not None:
         yield ending
     if not kind.is_record:
-        found = survey.rare_lines()
-        rare = found.rows(kind.quoted)
+        most = max_tokens // (_TOKENS_PER_RARE * (1 + kind.is_free))
+        rare = survey.rare_lines().rows(most, kind.quoted)
         if kind.is_free:
-            rare = [row._replace(weight=_QUIET_WEIGHT - rank) for rank, row in enumerate(rare[:_QUIET_ROWS])]
+            rare = [row._replace(weight=min(row.weight, _QUIET_WEIGHT)) for row in rare]
         yield from rare
-        yield from found.long_numbers()
 
 
 def _line_blocks(source: Source) -> Iterator[_Block]:
@@ -216,17 +250,16 @@ def _last_states(text: str) -> str:
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
 
 
-def _steps(lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
-    """Yield rows of *lines*; of the lines of one progress bar only the last."""
-    held: tuple[int, str] | None = None
-    for number, line in lines:
-        is_bar = _BAR.search(line[:200]) is not None
-        if held is not None and not (is_bar and _STEPS.sub("", held[1][:200]) == _STEPS.sub("", line[:200])):
-            yield row_of(held[0], 0, held[1])
-            held = None
-        if is_bar:
-            held = number, line
-        else:
-            yield row_of(number, 0, line)
-    if held is not None:
-        yield row_of(held[0], 0, held[1])
+def _passed_states(content: bytes) -> set[int]:
+    """Return which lines of *content* show a state of a progress bar that the next line replaces."""
+    passed, line, place, last = set[int](), 0, 0, (-1, "", 0)
+    for hit in linear(_BAR).finditer(content):
+        line += content.count(b"\n", place, hit.start())
+        place = hit.start()
+        text = hit.group()[:_BAR_BYTES].decode("utf-8", "replace")
+        number = _NUMBER.search(text)
+        state = line, _STEPS.sub(" ", text), int(number[0][:9]) if number is not None else 0
+        if last[:2] == (line - 1, state[1]) and last[2] <= state[2]:
+            passed.add(line - 1)
+        last = state
+    return passed

@@ -99,7 +99,7 @@ def listed(label: str, items: Iterable[str], most: int = 3, chars: int = 170) ->
         del waiting[:taken]
     if waiting:
         found[-1] += f"; {len(waiting):,} more"
-    return [fact(row) for row in found]
+    return found
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
