@@ -336,6 +336,7 @@ def test_a_text_is_shown_by_its_kind(text: str, facts: list[str]) -> None:
         "\n".join(f"[{n}] copying part {n}" for n in range(1, 99)),
         "\n".join(["It was a dark and stormy night; the rain fell in torrents."] * 99),
         "\n".join(f"ok  \texample.org/pkg/x{n}\t0.{n}s" for n in range(99)),
+        "\n".join(f"a.c:{n}:5: error: no a{n}\n {n} | int f{n}(int a) {{\n   |     ^~~" for n in range(40)),
         "\n".join(["import x", *(f'print("{line}")' for line in PAGE.splitlines()), *["."] * 99]),
     ],
 )

@@ -8,7 +8,7 @@ rows nearly add up to the count of the whole; only the exact count of the whole 
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Final, NamedTuple
 
 from buoyline.previews.errors import MOST_KINDS
@@ -189,7 +189,8 @@ def _shown(kind: Kind, rows: Sequence[Row], lines: Lines, budget: Budget) -> lis
     widths = _WIDTHS[0]
     for widths in _WIDTHS:
         needed = chain(((row, widths[2]) for row in ends), ((row, widths[row.weight < ERROR]) for row in wanted))
-        if _within((budget.cost(line_row(row, chars)) for row, chars in needed), _MUST_SHARE * room):
+        costs = accumulate(budget.cost(line_row(row, chars)) for row, chars in needed)
+        if all(total <= _MUST_SHARE * room for total in costs):
             break
     facts = [(_MORE_FACTS - 1.5 * place if place else _FACT, text) for place, text in enumerate(kind.facts)]
     facts += [(_PARTS - place / 20, text) for place, text in enumerate(kind.parts)]
@@ -214,15 +215,6 @@ def _shown(kind: Kind, rows: Sequence[Row], lines: Lines, budget: Budget) -> lis
             left -= add(row, _OUTER if not place else _HEAD if left > 0 else filling, widths[2])
     about = (_Shown(weight, budget.cost(fact(text)), fact(text)) for weight, text in facts)
     return sorted([*about, *shown.values()], key=lambda one: -one.weight)
-
-
-def _within(costs: Iterable[int], most: float) -> bool:
-    """Check whether the sum of *costs* is at most *most*; adding stops there."""
-    for cost in costs:
-        most -= cost
-        if most < 0:
-            return False
-    return True
 
 
 def _joined(taken: Sequence[_Shown], rows: Sequence[Row], total: int) -> str:

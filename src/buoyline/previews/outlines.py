@@ -9,6 +9,9 @@ from typing import Final, NamedTuple
 
 from buoyline.previews.rows import Kind, Row, linear, listed, shortened
 
+SOURCE_CODE = "Source code"
+"""Begins the first fact about a program."""
+
 _SAMPLE = 400
 _SEEN_CHARS = 300
 _LEAST_CODE, _LEAST_NUMBERED, _LEAST_PROSE = 0.6, 0.85, 0.05
@@ -38,7 +41,9 @@ _DEFINITION: Final = (
     r" ?['\"(]?(?:\(\w* ?\*?\w+\) )?([\w$:.]+)|(?:const|let|var) (\w+) = (?:async )?(?:function|\()"
     r"|(?:[A-Za-z_][\w:<>,*&\[\]]*[ *&]+){1,4}(\w+)\([^;]*\)\s*(?:const)?\s*\{?$|(\w+)\([^;()]*\) ?\{$)"
 )
-_LOCAL: Final = frozenset({"if", "for", "while", "switch", "catch", "return", "function", "else", "with", "match"})
+_LOCAL: Final = re.compile(
+    "if|for|while|switch|catch|return|function|else|with|match|yield|raise|throw|await|assert|new|in|not"
+)
 
 
 class _Definition(NamedTuple):
@@ -62,7 +67,7 @@ def read_outline(lines: Sequence[str]) -> Kind | None:
     top = [one for one in found if one.depth <= least + 1]
     inner = [one for one in found if one.depth > least + 1]
     facts = [
-        f"Source code ({len(lines):,} lines)",
+        f"{SOURCE_CODE} ({len(lines):,} lines)",
         *listed("Outline", [f"{one.name} :{one.number}" for one in top], most=4),
         *listed("Within", [f"{one.name} :{one.number}" for one in inner], most=2),
     ]
@@ -132,8 +137,9 @@ def _definitions(texts: Sequence[str]) -> list[_Definition]:
         number += content.count(b"\n", place, match.start())
         place = match.start()
         name = next(group for group in match.groups()[1:] if group).decode("utf-8", "replace")
-        if name not in _LOCAL:
-            found.append(_Definition(number, len(match[1].expandtabs(4)), name))
+        words = (name, *match[0].decode("utf-8", "replace").split(maxsplit=1)[:1])
+        if not any(map(_LOCAL.fullmatch, words)):
+            found.append(_Definition(number, len(match[1].expandtabs(4)), name.rstrip(":")))
         if len(found) >= _MOST_DEFINITIONS:
             break
     return found if len(found) > 1 else []

@@ -18,7 +18,7 @@ from buoyline.previews.errors import ErrorLines, verdict
 from buoyline.previews.json_text import MOST_CHARS, read_document, read_json_lines
 from buoyline.previews.layout import Budget, Lines, fit, line_row
 from buoyline.previews.odd import RareLines
-from buoyline.previews.outlines import read_outline
+from buoyline.previews.outlines import SOURCE_CODE, read_outline
 from buoyline.previews.pages import is_page, page_text
 from buoyline.previews.paths import read_listing, read_search
 from buoyline.previews.rows import ERROR, MOST_LINE_CHARS, Kind, Row, linear, row_of
@@ -33,7 +33,7 @@ _HELD_CHARS = 1_100_000
 _TAIL_LINES = 40
 _LINE_CHARS = 4_000
 _MOST_CHARS_PER_TOKEN = 128
-_LEAST_REPORTS, _REPORTED = 3, 0.05
+_LEAST_REPORTS, _REPORTED = 2, 0.05
 _SENTENCE_CHARS = 60
 _QUIET_WEIGHT = 72.5
 _TOKENS_PER_RARE = 50
@@ -197,6 +197,9 @@ def _kind(survey: _Survey, lines: Sequence[str]) -> Kind:
         parts = [*errors, *(text for text in texts if len(text) >= _SENTENCE_CHARS or text.startswith("#"))]
         return Kind([f"Web page (HTML, {survey.lines:,} lines): {title}"], parts=parts[:200], is_whole=True)
     kind = next((found for found in (reader(lines) for reader in READERS) if found is not None), Kind())
+    reports = sum(row.lines for row in survey.errors.rows() if row.weight >= ERROR)
+    if str(*kind.facts[:1]).startswith(SOURCE_CODE) and reports > max(_LEAST_REPORTS, _REPORTED * survey.lines):
+        return Kind()  # the run of a compiler, which quotes the program
     if survey.is_whole or not kind.facts:
         return kind
     first = f"{kind.facts[0]} (of the first {len(lines):,} of {survey.lines:,} lines)"
