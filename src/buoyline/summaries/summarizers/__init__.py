@@ -1,0 +1,1 @@
+"""Summarizers that ask a model or a function."""
