@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from context_lives import KilledError, Mortality, calling, check_valid, result, said, user
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from window_forms import FORMS, NAMES, Form, picture, spelled, view
 
 from buoyline import ContextConfig
@@ -24,9 +26,12 @@ from buoyline.errors import (
     StaleWindowError,
     UsageError,
 )
+from buoyline.messages.registry import detect
 from buoyline.offloader import ToolRule
 from buoyline.store.memory import MemoryDisk
 from buoyline.store.workspace import LocalWorkspace, MemoryWorkspace, Workspace
+from buoyline.tokens import default_counter
+from buoyline.tokens.messages import count_message
 from buoyline.tokens.usage import Usage
 
 LOG = "".join(f"step {number}: fine\n" for number in range(6_000))
@@ -456,6 +461,27 @@ async def test_a_usage_stands_for_what_was_sent_and_scales_what_is_new(tmp_path:
     await window.prepare()
     assert window.summary is not None, "only the provider finds it above the trigger"
     assert not window.note_usage(Usage(int(ours * 1.3), 5)), "it is that of the request before"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    factor=st.sampled_from([0.8, 1.2, 1.8]),
+    hidden=st.sampled_from([0, 400]),
+    sizes=st.lists(st.integers(1, 400), min_size=5, max_size=60),
+    reserve=st.sampled_from([0.1, 0.5]),
+)
+@example(factor=1.8, hidden=400, sizes=[1, 152, 376, 378, 378], reserve=0.1)
+async def test_no_request_is_above_the_window_by_the_providers_own_count(
+    factor: float, hidden: int, sizes: list[int], reserve: float
+) -> None:
+    window = await opened(size=6_000, config=ContextConfig(trigger_ratio=0.7, reserve_ratio=reserve))
+    for size in sizes:
+        await window.add(user(" ".join(f"word{number}" for number in range(size))))
+        sent = await window.prepare()
+        taken = hidden + int(factor * sum(count_message(detect(one).view(one), default_counter()) for one in sent))
+        assert taken <= 6_000
+        window.note_usage(Usage(taken, 7))
+        await window.add(said("well " * (size // 2)))
 
 
 async def test_system_prompt_and_tools_count_and_may_change_with_a_request() -> None:

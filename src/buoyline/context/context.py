@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from buoyline.context.entries import Entry, content_key
 from buoyline.context.head import Head
@@ -11,6 +11,8 @@ from buoyline.messages import Media, Message, Opaque, ToolCall, ToolResult
 from buoyline.messages.model import join_texts, text_in
 from buoyline.messages.registry import dialect_named
 from buoyline.tokens import TextCounter
+
+_INTERRUPTED: Final = "[interrupted: no result was recorded]"
 
 
 class Context:
@@ -20,7 +22,7 @@ class Context:
     handed out directly behind its call, wherever it stands in the log. A result whose call is not in the context, or
     has a result already, is handed out as the user's words, at its own place.
 
-    What was handed out once stays as it is as long as each call in it has its result: see `unanswered`.
+    What was handed out once stays as it is as long as each call in it has its result: see `answers`.
 
     Attributes:
         entries: The messages in the order of the log.
@@ -59,14 +61,14 @@ class Context:
         return next(forms, self.head.dialect)
 
     @property
-    def unanswered(self) -> list[tuple[Entry, ToolCall]]:
-        """Each call without a result, with its message."""
-        found = list[tuple[Entry, ToolCall]]()
+    def answers(self) -> list[Any]:
+        """A result for each call that has none."""
+        made = list[Any]()
         for call_id, places in self._pairing.waiting.items():
-            for at in places:
-                calls = self.entries[at].message.calls
-                found.append((self.entries[at], next(call for call in calls if call.call_id == call_id)))
-        return found
+            for entry in map(self.entries.__getitem__, places):
+                name = next(call.name for call in entry.message.calls if call.call_id == call_id)
+                made.append(dialect_named(entry.dialect).tool_result_message(call_id, _INTERRUPTED, name))
+        return made
 
     @property
     def beginning(self) -> tuple[list[Any], list[Any]]:
@@ -107,6 +109,12 @@ class Context:
             self.shown = self.beginning[0]
         else:
             self.shown.extend(dialect_named(entry.dialect).handed_out(entry.native))
+
+
+def call_of(entries: Sequence[Entry], call_id: str) -> ToolCall | None:
+    """Return the newest call of an id."""
+    calls = (call for entry in reversed(entries) for call in entry.message.calls if call.call_id == call_id)
+    return next(calls, None)
 
 
 class Pairing:

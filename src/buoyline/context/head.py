@@ -1,7 +1,7 @@
 """What stands for archived messages: system messages, and one message with quoted pins and the summary."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -50,6 +50,13 @@ class Head:
         native = form.user_message(text) if text else None
         tokens = count_message(form.view(native), counter) if text else 0
         return replace(self, native=native, tokens=tokens + sum(entry.tokens for entry in self.systems))
+
+    def staying(self, leaving: Sequence[Entry], *, words: bool) -> tuple[list[Entry], list[Entry]]:
+        """Return the system messages and the quotes once *leaving* are archived; with *words* the user's newest too."""
+        kept = [*self.systems, *(entry for entry in leaving if entry.message.role == "system")]
+        found = [entry for entry in (*self.quotes, *leaving) if entry.message.role != "system"]
+        newest = [entry.number for entry in found if entry.is_spoken][-1:] if words else []
+        return kept, [entry for entry in found if entry.pinned or entry.number in newest]
 
     @property
     def natives(self) -> list[Any]:

@@ -1,11 +1,11 @@
 """The tools of a window for its agent: the lookups, and one that asks for a compaction."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from buoyline.compression.plan import Plan
-from buoyline.errors import ConfigError
+from buoyline.errors import ConfigError, NotFoundError
 from buoyline.lookups.tools import Tool
 from buoyline.messages import ToolCall
 from buoyline.messages.dialect import own_fields
@@ -69,6 +69,18 @@ def definition(tool: Tool, dialect: str) -> dict[str, Any]:
             return {"type": "function", "name": name, "description": description, "parameters": parameters}
         case _:
             raise ConfigError("dialect", f"{dialect!r} has no form for tools; use the objects of tools() in its place")
+
+
+async def called(tool_call: Any, tools: Mapping[str, Tool]) -> tuple[ToolCall, str]:
+    """Run a call of one of the tools; return the call and its result.
+
+    Raises:
+        NotFoundError: It names another tool.
+    """
+    call = call_in(tool_call)
+    if call.name not in tools:
+        raise NotFoundError("tool of the window", call.name, f"its tools are {', '.join(tools)}")
+    return call, await tools[call.name].call(**json.loads(call.arguments or "{}"))
 
 
 def call_in(tool_call: Any) -> ToolCall:

@@ -1,7 +1,6 @@
 """`ContextWindow`: the messages of one session that the model sees, kept within the limit of its window."""
 
 import asyncio
-import json
 import os
 import threading
 import time as clock
@@ -19,7 +18,7 @@ from buoyline.compression.plan import Plan, awaited_from, legal_cut_before, plan
 from buoyline.compression.summarizers.callables import SummaryFunction
 from buoyline.compression.summary import summary_from
 from buoyline.context.budget import Budget
-from buoyline.context.context import Context
+from buoyline.context.context import Context, call_of
 from buoyline.context.entries import Entry
 from buoyline.context.events import ContextCompressed, ContextManaged, Event, HistoryForked, OnEvent, reporting
 from buoyline.context.follower import Change, Followed, ListFollower, MessageKey, ranges_of
@@ -31,12 +30,11 @@ from buoyline.context.offloading import Offloading
 from buoyline.context.old_compressor import Leaving, summarized
 from buoyline.context.records import Records, dialect_of
 from buoyline.context.settings import Settings, WindowSettings, require_arguments
-from buoyline.context.tools import call_in, compress_tool, definition
+from buoyline.context.tools import called, compress_tool, definition
 from buoyline.context.turns import Turns
 from buoyline.errors import BusyError, ConfigError, ContextOverflowError, NotFoundError, StaleWindowError
 from buoyline.lookups import lookup_tools
 from buoyline.lookups.tools import Tool
-from buoyline.messages import ToolCall
 from buoyline.messages.dialect import Dialect
 from buoyline.messages.registry import dialect_named
 from buoyline.messages.times import now
@@ -59,8 +57,6 @@ _WORTH_ASKING_TOKENS: Final = 1_000
 
 _LEAST_PROGRESS: Final = 0.1
 """Share by which a context must shrink after an overflow."""
-
-_INTERRUPTED: Final = "[interrupted: no result was recorded]"
 
 
 class ContextWindow:
@@ -325,10 +321,7 @@ class ContextWindow:
         Raises:
             NotFoundError: It names another tool.
         """
-        call = call_in(tool_call)
-        if call.name not in self._tools:
-            raise NotFoundError("tool of the window", call.name, f"its tools are {', '.join(self._tools)}")
-        text = await self._tools[call.name].call(**json.loads(call.arguments or "{}"))
+        call, text = await called(tool_call, self._tools)
         return self._dialect_of(call.call_id).tool_result_message(call.call_id, text, call.name)
 
     # Within. What changes disk and memory does so in a turn, in a worker thread.
@@ -472,7 +465,7 @@ class ContextWindow:
                 tokens += one.tokens if one.message.results else 0
                 if one.message.role == "assistant":
                     break
-            entry = self._offloading.decided(entry, lambda call_id: _call_of(entries, call_id), tokens)
+            entry = self._offloading.decided(entry, lambda call_id: call_of(entries, call_id), tokens)
         return self._offloading.by_hand(entry) if offload else entry
 
     def _note(self, entry: Entry) -> None:
@@ -521,11 +514,7 @@ class ContextWindow:
         """Answer the calls that are open when the list is handed out; a result that still comes is the user's words."""
         context = self._context
         self._budget.check(context.staying_tokens, chain(context.head.quotes, context.entries))
-        answers = [
-            dialect_named(entry.dialect).tool_result_message(call.call_id, _INTERRUPTED, call.name)
-            for entry, call in self._context.unanswered
-        ]
-        if answers:
+        if answers := context.answers:
             self._append(answers, ours=True)
         # The oldest of too many images are offloaded, a quarter of the limit at once: it costs the provider's cache.
         limit, count = self._settings.config.max_images, self._context.images
@@ -545,7 +534,7 @@ class ContextWindow:
             if self._budget.tokens(left) <= most:
                 break
             entry = changed.get(at, entries[at])
-            if self._offloading.is_kept(entry, lambda call_id: _call_of(entries, call_id)) is is_kept:
+            if self._offloading.is_kept(entry, lambda call_id: call_of(entries, call_id)) is is_kept:
                 changed[at] = self._offloading.shrunk(entry, step)
                 left += changed[at].tokens - entry.tokens
         self._rewrite(changed)
@@ -652,14 +641,9 @@ class ContextWindow:
         return made
 
     def _staying(self, leaving: Leaving) -> tuple[list[Entry], list[Entry]]:
-        """Return the system messages that stay, and the messages that are quoted, without those that leave."""
-        cut, head = len(leaving.entries), self._context.head
-        systems = [*head.systems, *(entry for entry in leaving.entries if entry.message.role == "system")]
-        quotes = [one for one in (*head.quotes, *leaving.entries) if one.pinned and one.message.role != "system"]
-        if self.management is not None and not any(entry.is_spoken for entry in self._context.entries[cut:]):
-            spoken = [entry for entry in (*head.quotes, *leaving.entries) if entry.is_spoken]
-            quotes += [entry for entry in spoken[-1:] if not entry.pinned]
-        return systems, quotes
+        rest = self._context.entries[len(leaving.entries) :]
+        is_silent = self.management is not None and not any(entry.is_spoken for entry in rest)
+        return self._context.head.staying(leaving.entries, words=is_silent)
 
     def _evict(
         self, leaving: Leaving, systems: Iterable[Entry], quotes: Iterable[Entry], summary: Summary | None, notice: str
@@ -812,9 +796,3 @@ def _numbers(record: ContextRecord) -> list[int]:
 
 def _numbers_of(entries: Iterable[Entry]) -> tuple[int, ...]:
     return tuple(entry.number for entry in entries)
-
-
-def _call_of(entries: Sequence[Entry], call_id: str) -> ToolCall | None:
-    """Return the newest call of an id."""
-    calls = (call for entry in reversed(entries) for call in entry.message.calls if call.call_id == call_id)
-    return next(calls, None)
