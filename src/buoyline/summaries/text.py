@@ -109,6 +109,14 @@ _EXIT = re.compile(
 _MOST_EXIT_CHARS = 100  # a longer line is prose
 
 
+_WIDE = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]")
+
+
+def width(text: str) -> int:
+    """Return how much a text says: its characters, of which one in Chinese, Japanese or Korean counts as three."""
+    return len(text) + 2 * len(_WIDE.findall(text))
+
+
 def readable(text: str) -> str:
     """Return *text* on one line: control characters and colours become blanks, runs of blanks become one.
 

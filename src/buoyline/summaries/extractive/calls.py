@@ -12,7 +12,7 @@ from buoyline.messages.jsonl import is_array, is_object
 from buoyline.previews import flagged_lines
 from buoyline.previews.outlines import defined_names
 from buoyline.summaries.summary import ResultExcerpt, SourceMessage
-from buoyline.summaries.text import exit_status, readable
+from buoyline.summaries.text import CUT, exit_status, readable
 
 _PATH = re.compile(r"(?:^|_)(?:path|file|filename|filepath)s?$|(?:Path|File)$")
 _COMMANDS = ("command", "cmd", "commands", "script", "code")
@@ -34,8 +34,12 @@ _SAID = re.compile(
     r"\b(?:user|human)\b[^.:\n]{0,40}\b(?:said|says|feedback|comment|reason)\b[^:\n]{0,40}:\s*(\S.{0,1500})",
     re.IGNORECASE | re.DOTALL,
 )
-_COUNTS = re.compile(r"\b\d+ (?:tests? )?(?:passed|failed|errors?|failures?|problems?)\b", re.IGNORECASE)
-_VERDICT_LINES: Final = 40
+PASSED: Final = re.compile(
+    r"\b(?:[1-9]\d* pass(?:ed|ing)?|0 (?:issues|errors|failures|failed)|all (?:tests|checks) pass\w*|BUILD SUCCESS\w*"
+    r"|PASS|OK|ok)\b"
+)
+"""What a check says if nothing is wrong."""
+
 _JUDGED_CHARS: Final = 40_000
 _REFUSAL_CHARS: Final = 120
 _MOST_ARGUMENT_CHARS: Final = 80
@@ -113,11 +117,11 @@ class Step:
         status = exit_status(text)
         if status is not None:
             return bool(status)
-        lines = text.splitlines()
-        counted = [at for at, line in enumerate(lines[-_VERDICT_LINES:]) if _COUNTS.search(line[:400])]
-        if counted:
-            return bool(flagged_lines("\n".join(lines[-_VERDICT_LINES:][counted[-1] :])))
-        return len(text) < _JUDGED_CHARS and bool(self.flagged)
+        if len(text) > _JUDGED_CHARS:
+            return False
+        # What a run says last counts: an error in between may be expected, or be repaired.
+        passed = max((at for at, line in enumerate(text.splitlines(), 1) if PASSED.search(line[:400])), default=0)
+        return any(number >= passed for number, _ in flagged_lines(text))
 
     @cached_property
     def flagged(self) -> list[tuple[int, str]]:
@@ -146,7 +150,7 @@ class Step:
                 continue
             found.append(readable(text[start : at if end < 0 else end]))
             start, end = (match.end() if match else at), -1
-        return [one for one in found if one and not _READS.match(one) and not one.startswith("git ")]
+        return [one for one in found if one and not _READS.match(one) and not one.startswith(("git ", "#"))]
 
     def edit(self) -> tuple[str, str]:
         """Return what a change did, the most telling line that went and that came, and words of it; may be empty."""
@@ -157,19 +161,19 @@ class Step:
         new = _first(given, _NEW)
         if new is None:
             names = [*map(readable, defined_names(_first_text(given, _WHOLE).splitlines(), 8))]
-            return (f"defines {', '.join(names)}", names[0]) if names else ("", "")
+            return (f"defines {', '.join(names)}", CUT.join(names)) if names else ("", "")
         before = [line.strip() for line in _first_text(given, _OLD).splitlines()]
         after = [line.strip() for line in new.splitlines()]
         gone, came = set(before) - set(after), set(after) - set(before)
         old, new = (_telling(line for line in lines if line in kept) for lines, kept in ((before, gone), (after, came)))
         if old and new:
-            return f"`{old}` → `{new}`", new
+            return f"`{old}` → `{new}`", f"{old}{CUT}{new}"
         return (f"added `{new}`", new) if new else (f"removed `{old}`", old) if old else ("", "")
 
-    def beginning(self) -> str:
-        """Return the first telling lines of a file that the call wrote whole; may be empty."""
+    def beginning(self) -> list[str]:
+        """Return the first telling lines of a file that the call wrote whole."""
         lines = map(readable, _first_text(self.arguments, _WHOLE)[:8_000].splitlines()[:40])
-        return "\n".join(line for line in lines if any(map(str.isalnum, line)) and not _PREAMBLE.match(line))
+        return [line for line in lines if any(map(str.isalnum, line)) and not _PREAMBLE.match(line)]
 
 
 _PREAMBLE = re.compile(r"(?:import|from|package|use)\b|#include|#!|<[!?/]|<(?:html|head|meta)")

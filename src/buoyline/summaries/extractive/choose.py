@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from buoyline.summaries.extractive.facts import SINCE
+from buoyline.summaries.extractive.facts import SO_FAR
 from buoyline.summaries.extractive.wording import field_text, line_of
 from buoyline.summaries.pointers import POINTER, pointers_in
 from buoyline.summaries.summary import FIELDS, Draft, Fact, SummaryRequest
+from buoyline.summaries.text import CUT
 
 _CAPS: Final = {
     "ban": 0.35, "user": 0.30, "rule": 0.12, "plan": 0.15, "check": 0.15, "file": 0.10, "edit": 0.12, "done": 0.10,
@@ -24,10 +25,9 @@ _PASSING: Final = frozenset({"intent", "asked"})
 
 _QUOTED: Final = frozenset({"rule", "user", "ban"})
 _AGEING: Final = 0.26
-_FOCUS_WEIGHT: Final = 2.5
+_FOCUS_WEIGHT: Final = 5.0
 _MOST_KEPT: Final = 150
 _LEAST_LEFT_TOKENS: Final = 40
-_SAID_CHARS: Final = 80
 _WORD = re.compile(r"\w{3,}")
 _STALE: Final = "; before the changes of "
 
@@ -65,7 +65,7 @@ def carried(previous: Draft | None, facts: Sequence[Fact], request: SummaryReque
             text = fact.text.partition(": ")[2]
             fact = replace(fact, field=FIELDS[0], kind="user", text=text, weight=5.0, subject="")  # noqa: PLW2901
         elif changed and fact.kind == "git":
-            fact = replace(fact, text=fact.text.partition(SINCE)[0])  # noqa: PLW2901 - the rest holds no more
+            fact = replace(fact, text=fact.text.partition(SO_FAR)[0])  # noqa: PLW2901 - the rest holds no more
         elif changed and fact.kind == "check" and _STALE not in fact.text:
             fact = replace(fact, text=f"{fact.text}{_STALE}{', '.join(changed[-3:])}")  # noqa: PLW2901 - likewise
         found.append(fact)
@@ -98,16 +98,16 @@ class _Choice:
     def _need(self, fact: Fact) -> float:
         if fact.kind in _ALWAYS:
             return 90 + fact.weight
-        focused = self._focus and not self._focus.isdisjoint(_WORD.findall(fact.text.casefold()))
+        focused = len(self._focus.intersection(_WORD.findall(fact.text.casefold()))) / max(len(self._focus), 1)
         age = max(self._end - 1 - fact.last_seen, 0)
-        return fact.weight + (_FOCUS_WEIGHT if focused else 0) - _AGEING * math.log2(1 + age)
+        return fact.weight + _FOCUS_WEIGHT * focused - _AGEING * math.log2(1 + age)
 
     def _is_left_out(self, fact: Fact) -> bool:
         words = fact.text.rpartition("“")[2].partition("”")[0] if fact.kind in _QUOTED else fact.text
         if self._only is not None and fact.kind not in self._only:
             return True
         is_own = fact.kind in ("file", "check", "plan")  # their words are also in other facts
-        return not is_own and (words if fact.kind == "ban" else words[:_SAID_CHARS]) in self._said
+        return not is_own and words.removesuffix(CUT).strip() in self._said
 
     def _cost(self, fact: Fact) -> int:
         if fact.kind == "file":  # all share a line

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
-from buoyline.summaries.extractive.calls import Step, name_of, steps_of
+from buoyline.summaries.extractive.calls import PASSED, Step, name_of, steps_of
 from buoyline.summaries.extractive.lines import LineFinder, merged
 from buoyline.summaries.extractive.plans import checklist
 from buoyline.summaries.extractive.rank import plain, ranked
@@ -15,15 +15,17 @@ from buoyline.summaries.extractive.records import rows_of
 from buoyline.summaries.extractive.user import asks, bans, is_made, leads, own_words
 from buoyline.summaries.pointers import Pointer
 from buoyline.summaries.summary import Fact, SourceMessage, SummaryRequest
-from buoyline.summaries.text import CUT, readable, sentences
+from buoyline.summaries.text import CUT, readable, sentences, width
 
-SINCE: Final = "; since then "
-"""In a fact on commits, begins what only the messages behind the last commit say."""
+SO_FAR: Final = "; so far "
+"""In a fact on commits, begins what later messages may change."""
 
+_CITATION_TOKENS: Final = 15
 _LINE_SHARE, _LEAST_LINE, _MOST_LINE = 40, 16, 60
 _SHORT_CHARS: Final = 12
 """Of a user's message: a shorter one answers a question."""
 
+_REPORT_WIDTH: Final = 40
 _PASTED_CHARS: Final = 2_000
 _READ_CHARS: Final = 20_000
 _STOP = re.compile(r"[.!?;](?= )|[。\uff01\uff1f]")
@@ -33,16 +35,14 @@ _CHECKS = re.compile(
     r"|ruff|eslint|tsc|tsgo|jest|vitest|tox|nox|ctest|gradle|mvn)(?:$|[^a-z])",
     re.IGNORECASE,
 )
-_PASSED = re.compile(
-    r"\b(?:[1-9]\d* pass(?:ed|ing)?|0 (?:issues|errors|failures|failed)|all (?:tests|checks) pass\w*|BUILD SUCCESS\w*"
-    r"|PASS|OK|ok)\b"
-)
+_QUOTED = re.compile(r"\"(?:[^\"\\]|\\[\s\S])*\"|'[^']*'")
 _COMMIT = re.compile(r"^\[([^\s\]]{1,120})(?: \([^)\n]{0,40}\))? ([0-9a-f]{7,40})\] (\S[^\n]{0,200})$", re.MULTILINE)
 _PUSH = re.compile(r"\bgit\b[^;&|\n]*\bpush\b")
 _TRACKS = re.compile("task|todo|plan", re.IGNORECASE)
 _MOST_RECORDS: Final = 12
 _MOST_RECORD_CHARS: Final = 60_000
 _MOST_VALUE_CHARS: Final = 60
+_MOST_VALUES: Final = 8
 
 
 def facts_of(request: SummaryRequest) -> list[Fact]:
@@ -140,12 +140,16 @@ class _Reading:
         budget, has_task = self.budget, self.request.previous is not None
         for at, (source, text) in enumerate(self.typed):
             is_first, is_last = at == 0 and not has_task, at == len(self.typed) - 1
-            if len(text) < _SHORT_CHARS and (question := self._question_before(source)):
-                said = f"“{self.cut(question, 2 * self.line)}” \u2013 “{text}”"
-                yield self.fact("task_overview", "user", said, source, 4, words=text)
+            question = self._question_before(source) if len(text) < _SHORT_CHARS else None
+            if question is not None:
+                said = f"“{self.cut(question[1], 2 * self.line)}” \u2013 “{text}”"
+                pointers = merged((*self.finder.of(*question), *self.finder.of(source, text)))
+                yield self.fact("task_overview", "user", said, source, 4, pointers=pointers)
+            if question is not None or len(text) < _SHORT_CHARS - 4:
                 continue
-            if is_first:
+            if is_first:  # beside its citation, however small the budget is
                 tokens = max(24, min(budget // 8, 600), min(budget // 2, 300) if is_last else 0)
+                tokens = min(tokens, max(budget - _CITATION_TOKENS, 6))
             elif is_last:
                 tokens = max(24, min(budget // 2, 300))
             else:
@@ -162,10 +166,11 @@ class _Reading:
                 yield self.fact("context_to_preserve", "ban", ban, source, weight, words=sentence, order=order)
             yield from self._rest(source, text, said)
 
-    def _question_before(self, source: SourceMessage) -> str:
-        """Return the last question of the agent before a message; empty if there is none."""
-        before = [one for one in self.agent if one.index < source.index]
-        return next(filter(asks, reversed(list(sentences(before[-1].message.text)))), "") if before else ""
+    def _question_before(self, source: SourceMessage) -> tuple[SourceMessage, str] | None:
+        """Return the last question of the agent before a message, and where; None if there is none."""
+        before = next((one for one in reversed(self.agent) if one.index < source.index), None)
+        questions = [*filter(asks, sentences(before.message.text))] if before else []
+        return (before, questions[-1]) if before and questions else None
 
     def _is_answered(self, source: SourceMessage) -> bool:
         return any(one.index > source.index and not one.message.calls for one in self.agent)
@@ -186,8 +191,8 @@ class _Reading:
                 clause = f"{step.call.name} {step.file} {step.edit()[0]}" if step.changes else step.said
                 shown, said = self.cut(clause, self.line), self.cut(step.feedback, 2 * self.line)
                 text = f"“{said}” (refusing: {shown})" if said else f"Refused: {shown}"
-                words = said or step.text[:60]
-                yield self.fact("task_overview", "user", text, step.answer, 5 if said else 2, words=words)
+                pointers = merged((*self.finder.of(step.source, clause), *self.lines_of(step, said or step.text[:60])))
+                yield self.fact("task_overview", "user", text, step.answer, 5 if said else 2, pointers=pointers)
 
     def plan(self) -> Iterator[Fact]:
         """The newest checklist."""
@@ -197,31 +202,30 @@ class _Reading:
             yield self.fact(field, "plan", text, item.source, weight, words=item.text, order=order, subject="plan")
 
     def runs(self) -> Iterator[Fact]:
-        """The last outcome of each command that did more than read."""
+        """The last outcome of each command that did more than read; of several in one call, of all together."""
         runs: dict[str, tuple[str, Step]] = {}
         for step in self.answered:
             commands = [] if step.only_reads or step.refused else step.commands()
-            if step.failed:  # which of several failed is not known
-                commands = [" && ".join(commands)] if commands else []
-            for command in commands:
-                key = command.rpartition(" && ")[2][:200]
-                runs.pop(key, None)
-                runs[key] = command, step
+            for command in commands[-1:] if step.failed else commands:  # which of several failed is not known
+                runs.pop(command[:200], None)
+            if commands:
+                runs[commands[-1][:200]] = " && ".join(commands), step
         for key, (command, step) in runs.items():
             yield self._outcome(key, command, step)
 
     def _outcome(self, key: str, command: str, step: Step) -> Fact:
-        is_check = _CHECKS.search(command[:200]) is not None
+        is_check = _CHECKS.search(_QUOTED.sub("", command)[:200]) is not None
         shown, lines = self.cut(command, self.line), step.text.splitlines()
         if step.failed:
             errors = [row for _, row in step.flagged[:2]] or [readable(step.text[:300])]
-            words, text = errors[0], f"`{shown}` failed: {self.cut(' / '.join(errors), 2 * self.line)}"
+            words, text = CUT.join(errors), f"`{shown}` failed: {self.cut(' / '.join(errors), 2 * self.line)}"
         elif is_check:
-            words = next((line for line in map(readable, reversed(lines)) if _PASSED.search(line)), "")
+            words = next((line for line in map(readable, reversed(lines)) if PASSED.search(line)), "")
             text = f"`{shown}` passed ({self.cut(words, self.line // 2)})" if words else f"`{shown}` was run"
         else:
-            words = next((line for line in map(readable, reversed(lines)) if any(map(str.isalnum, line))), "")
-            text = f"`{shown}` was run" + (f" → {self.cut(words, self.line // 2)}" if words else "")
+            told = (line for line in map(readable, reversed(lines)) if any(map(str.isalnum, line)) and line[0] != "<")
+            words = next(told, "")
+            text = f"Ran `{shown}`" + (f" → {self.cut(words, self.line // 2)}" if words else "")
         if is_check and (changed := self.changed_since(step)):
             text += f"; before the changes of {', '.join(changed[-3:])}"
         pointers = merged((*self.finder.of(step.source, key), *(self.lines_of(step, words) if words else ())))
@@ -239,7 +243,7 @@ class _Reading:
             is_pushed = bool(pushed) and pushed[-1].source.index >= last.source.index
             since = ", ".join(self.changed_since(last)) or "nothing"
             text = f"Branch `{found[-1][0][1]}`; committed {said}"
-            text += f"{SINCE}{since} changed, {'pushed' if is_pushed else 'not pushed'}"
+            text += f"{SO_FAR}{'pushed' if is_pushed else 'not pushed'}, and {since} changed since"
             pointers = merged(one for match, step in found[-4:] for one in self.lines_of(step, match[0]))
             yield self.fact("current_state", "git", text, last.answer, 6, pointers=pointers, subject="commits")
         elif self.changed and any("git " in step.command for step in self.answered):
@@ -256,9 +260,10 @@ class _Reading:
             pointers = merged(one for step in steps[-2:] for one in self.finder.of(step.source, name))
             yield self.fact("current_state", "file", text, last.source, 4, pointers=pointers, subject=f"file {path}")
             if begins := last.beginning():
-                shown = f"{name} begins: {self.cut(begins, 4 * self.line)}"
-                words = begins.partition("\n")[0]
-                yield self.fact("current_state", "beginning", shown, last.source, -1.5, words=words)
+                shown = self.cut(" ".join(begins), 4 * self.line)
+                words = CUT.join(line for line in begins if line in shown) or shown
+                text = f"{name} begins: {shown}"
+                yield self.fact("current_state", "beginning", text, last.source, -1.5, words=words)
             for step in steps:
                 clause, words = step.edit()
                 if clause:
@@ -314,19 +319,23 @@ class _Reading:
             if is_other and step.arguments:
                 series[step.call.name].append(step)
         for name, steps in series.items():
-            key = next(iter(steps[0].arguments))
-            given = [step.arguments.get(key) for step in steps]
-            shown = [readable(str(value)[:200]) for value in given if isinstance(value, (str, int))]
-            values = [value for value in dict.fromkeys(shown) if 0 < len(value) <= _MOST_VALUE_CHARS]
-            if values:
-                pointers = merged(one for step in steps[-3:] for one in self.finder.of(step.source, step.call.name))
-                text = f"Called {name} with {key} {', '.join(values[-8:])}"
-                weight = 4 if len(values) > 1 else 1.5
+            key, shown = next(iter(steps[0].arguments)), dict[str, Step]()
+            for step in steps:
+                value = step.arguments.get(key)
+                said = readable(str(value)[:200]) if isinstance(value, (str, int)) else ""
+                if 0 < len(said) <= _MOST_VALUE_CHARS:
+                    shown.pop(said, None)
+                    shown[said] = step
+            if shown:
+                values = [*shown][-_MOST_VALUES:]
+                pointers = merged(one for said in values for one in self.finder.of(shown[said].source, said))
+                text = f"Called {name} with {key} {', '.join(values)}"
+                weight = 4 if len(shown) > 1 else 1.5
                 yield self.fact("current_state", "done", text, steps[-1].source, weight, pointers=pointers)
 
     def reports(self) -> Iterator[Fact]:
         """What the agent said last: its report, its words before the next call, or its question."""
-        reports = [one for one in self.agent if not one.message.calls and len(one.message.text) > 40]  # noqa: PLR2004
+        reports = [one for one in self.agent if not one.message.calls and width(one.message.text) > _REPORT_WIDTH]
         for source in reports[-1:]:
             told = _FENCED.sub(CUT, plain(source.message.text[:_READ_CHARS]))
             said = self.cut(told, max(24, min(self.budget // 12, 400)))
@@ -337,8 +346,9 @@ class _Reading:
         last, words = self.agent[-1], list(sentences(self.agent[-1].message.text))[-3:]
         questions = [sentence for sentence in words if asks(sentence)]
         if last.message.calls and words:
-            text = f"Last words before the cut: “{self.cut(' '.join(words), 60)}”"
-            yield self.fact("current_state", "intent", text, last, 4, words=words[0])
+            said = " ".join(f"“{self.cut(sentence, 30)}”" for sentence in words)
+            text = f"Last words before the cut: {said}"
+            yield self.fact("current_state", "intent", text, last, 4, words=CUT.join(words))
         elif questions:
             text = f"The agent asked: “{self.cut(questions[-1], 60)}”"
             yield self.fact("current_state", "asked", text, last, 5, words=questions[-1])

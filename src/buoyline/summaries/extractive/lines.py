@@ -10,8 +10,11 @@ from buoyline.summaries.pointers import Pointer
 from buoyline.summaries.summary import ResultExcerpt, SourceMessage
 from buoyline.summaries.text import CUT
 
-# A quotation has other blanks and marks than its lines; a transcript spells control characters as escapes.
-_NO_WORD = re.compile("(?:\\\\x1b|\x1b)\\[[0-9;?]{0,20}[A-Za-z]|\\\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})|\\W+")
+_ESCAPE: Final = "(?:\\\\x1b|\x1b)\\[[0-9;?]{0,20}[A-Za-z]|\\\\(?:x[0-9a-f]{2}|u[0-9a-f]{4})"
+"""A transcript spells control characters as escapes; a quotation has blanks in their place."""
+
+# Blanks differ; if that is not enough, all signs may, since lists, tables and JSON lose theirs.
+_LEFT_OUT: Final = (re.compile(rf"{_ESCAPE}|[\s\x00-\x1f\x7f-\x9f]+"), re.compile(rf"{_ESCAPE}|\W+"))
 
 _NEAR_LINES: Final = 20
 """Lines no further apart are one place: to read between them costs no more than a second citation."""
@@ -22,7 +25,7 @@ class LineFinder:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._folded: dict[int | str, tuple[str, list[int]]] = {}
+        self._folded: dict[tuple[int | str, re.Pattern[str]], tuple[str, list[int]]] = {}
 
     def of(self, source: SourceMessage, words: str) -> tuple[Pointer, ...]:
         """Return the lines of *source* that hold *words*, in which an ellipsis stands for any cut.
@@ -46,12 +49,18 @@ class LineFinder:
 
     def _found(self, key: int | str, lines: Sequence[str], words: str) -> list[tuple[int, int]]:
         """Return the positions of the first and the last of *lines* for each piece; nothing if one is missing."""
-        if key not in self._folded:
-            folded = [_NO_WORD.sub("", line) for line in lines]
-            self._folded[key] = "".join(folded), [*accumulate(map(len, folded), initial=0)][:-1]
-        text, starts = self._folded[key]
+        found = (self._folded_place(key, lines, words, left_out) for left_out in _LEFT_OUT)
+        return next(filter(None, found), [])
+
+    def _folded_place(
+        self, key: int | str, lines: Sequence[str], words: str, left_out: re.Pattern[str]
+    ) -> list[tuple[int, int]]:
+        if (key, left_out) not in self._folded:
+            folded = [left_out.sub("", line) for line in lines]
+            self._folded[key, left_out] = "".join(folded), [*accumulate(map(len, folded), initial=0)][:-1]
+        text, starts = self._folded[key, left_out]
         spans, end = list[tuple[int, int]](), 0
-        for piece in filter(None, (_NO_WORD.sub("", part) for part in words.split(CUT))):
+        for piece in filter(None, (left_out.sub("", part) for part in words.split(CUT))):
             at = text.find(piece, end)
             if at < 0:
                 return []

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 from buoyline.messages.jsonl import is_array, is_object
 from buoyline.summaries.extractive.user import asks, leads
 from buoyline.summaries.summary import SourceMessage
-from buoyline.summaries.text import mentions, sentences
+from buoyline.summaries.text import mentions, sentences, width
 
 _WORD = re.compile(r"[^\W_]{3,}|[\u3040-\u30ff\u3400-\u9fff]")
-_WIDE = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]")
+_URL = re.compile(r"https?://[^\s<>\"']+")
 _STEM_CHARS: Final = 7
 _ANNOUNCES = re.compile(
     r"\W{0,4}(?:(?:now|next|first|then|ok|good|great|perfect)\W{1,3}){0,2}"
@@ -22,8 +22,8 @@ _ANNOUNCES = re.compile(
     re.IGNORECASE,
 )
 _READ_CHARS: Final = 40_000
-_LEAST_CHARS: Final = 25
-_SHORT_CHARS: Final = 60
+_LEAST_WIDTH: Final = 25
+_SHORT_WIDTH: Final = 60
 _MOST: Final = 400
 _REPEATED: Final = 0.35
 """What a concept is still worth if it was said once more."""
@@ -48,8 +48,11 @@ def ranked(sources: Sequence[SourceMessage]) -> Iterator[tuple[Sentence, float]]
 
     def loss(one: Sentence) -> float:
         total = math.fsum(worths.get(concept, 0.0) * _REPEATED ** said[concept] for concept in one.concepts)
-        tokens = (len(one.text) + 2 * len(_WIDE.findall(one.text))) / 4
-        return -one.quality * total / (tokens + (_CITED_TOKENS if one.source.index in cited else _CITATION_TOKENS))
+        return (
+            -one.quality
+            * total
+            / (width(one.text) / 4 + (_CITED_TOKENS if one.source.index in cited else _CITATION_TOKENS))
+        )
 
     # What a sentence adds only falls while others are said: the best of the heap is judged again, not all.
     heap = [(loss(one), at) for at, one in enumerate(candidates)]
@@ -76,12 +79,12 @@ def _candidates(sources: Sequence[SourceMessage]) -> Iterator[Sentence]:
         base = (0.9 if message.calls else 1.1) * (0.7 + 0.3 * at / len(sources))
         texts = list(sentences(plain(message.text[:_READ_CHARS])))
         for position, text in enumerate(texts):
-            if len(text) < _LEAST_CHARS or leads(text) or asks(text):
+            if width(_URL.sub("", text)) < max(_LEAST_WIDTH, len(text) / 2) or leads(text) or asks(text):
                 continue
             quality = base * (0.1 if _ANNOUNCES.match(text) else 1)
             if message.calls and position == len(texts) - 1:
                 quality *= 0.7
-            if len(text) < _SHORT_CHARS and "`" not in text and not any(True for _ in mentions(text)):
+            if width(text) < _SHORT_WIDTH and "`" not in text and not any(True for _ in mentions(text)):
                 quality *= 0.5
             yield Sentence(text, source, position, quality, tuple(sorted(_concepts(text))))
 

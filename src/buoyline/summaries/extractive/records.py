@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from buoyline.messages.jsonl import is_array, is_object
-from buoyline.summaries.text import readable
+from buoyline.summaries.text import CUT, readable
 
 _MOST_CHARS = 260
 _MOST_VALUE_CHARS = 70
@@ -40,8 +40,8 @@ def _rows(value: object, name: str, depth: int) -> Iterator[str]:
             elif is_array(found) or is_object(found):
                 inner.append((key, found))
         if len(said) > 1:
-            row = ", ".join(said)
-            yield (f"{name}: {row}" if name else row)[:_MOST_CHARS]
+            row = ", ".join([f"{name}: {said[0]}" if name else said[0], *said[1:]])
+            yield row if len(row) <= _MOST_CHARS else f"{row[:_MOST_CHARS].rpartition(', ')[0]} {CUT}"
         for key, found in inner:
             yield from _rows(found, key, depth + 1)
 
@@ -52,7 +52,8 @@ def _shown(value: object) -> str:
         values = value if len(value) <= _MOST_INNER else []
         shown = "; ".join(filter(None, (_shown(one) if is_object(one) else _short(one) for one in values)))
     elif is_object(value):
-        shown = " ".join(filter(None, map(_short, value.values())))
+        is_flat = not any(is_array(one) or is_object(one) for one in value.values())
+        shown = " ".join(filter(None, map(_short, value.values()))) if is_flat else ""
     else:
         return _short(value)
     return shown if len(shown) < _MOST_INNER_CHARS else ""

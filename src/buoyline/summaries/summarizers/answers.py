@@ -87,7 +87,8 @@ def _sections(text: str, names: Sequence[str]) -> Mapping[str, object]:
     )
     found: dict[str, object] = {}
     matches = list(heading.finditer(text))
-    for match, end in zip(matches, [*(later.start() for later in matches[1:]), len(text)], strict=True):
+    ends = [*(match.start() for match in matches[1:]), len(text)]
+    for match, end in zip(matches, ends, strict=False):  # without any there is one end
         name = spelled[match[1].replace("_", " ").casefold()]
         said = text[match.end() : end].lstrip("*_` \t").strip()
         found[name] = f"{found[name]}\n{said}" if name in found else said

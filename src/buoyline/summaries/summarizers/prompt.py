@@ -110,8 +110,8 @@ def _lines_of(source: SourceMessage) -> list[list[_Line]]:
     for part, texts in zip((None, *source.message.parts, None), pieces, strict=True):
         is_result, block = isinstance(part, ToolResult), list[_Line]()
         for offset, text in enumerate(texts, at):
-            place = "" if first is None else f"{first + offset}"
-            block.append(_Line(text, place, is_result))
+            numbered = (text, "") if first is None else (source.lines[offset], f"{first + offset}")
+            block.append(_Line(*numbered, is_result))
             excerpt = excerpts.get(text) if is_result else None
             if excerpt is not None:
                 block += [_Line(line, f"{excerpt.path}:{row}", is_result) for row, line in excerpt.lines]
