@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from buoyline import ContextConfig, ContextWindow, MemoryWorkspace
-from buoyline.compression.identifiers import mentions
+from buoyline.compression.text import mentions
 from buoyline.inspect.costs import Prices, Requests, cost_of
-from buoyline.lookups import LOOKUP_RULES, grep, lookup_tools
+from buoyline.lookups import grep, lookup_tools
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
@@ -50,14 +50,15 @@ async def billed(conversation: list[dict[str, Any]], size: int, trigger: Any) ->
     """Return the sums of one session at one trigger; the bill is in millionths."""
     found, requests, priced, earlier, output_tokens = Counter[str](), Requests(COUNTER), list[Any](), "", 0
     workspace = MemoryWorkspace()
-    window = ContextWindow(
-        session_id="s1",
-        offloader=workspace,
+    window = await ContextWindow.open(
+        workspace,
+        "s1",
         size=size,
-        config=ContextConfig(trigger_ratio=trigger, tool_rules=LOOKUP_RULES),
+        config=ContextConfig(trigger_ratio=trigger),
         tools=[tool.openai() for tool in lookup_tools(workspace)],
         on_event=lambda event: found.update(compactions=isinstance(event, ContextCompressed)),
     )
+    window.tools()  # from now on it knows them, and offloads none of their answers
     for message in conversation:
         if message["role"] == "assistant":
             messages = await window.prepare()

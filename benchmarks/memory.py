@@ -266,8 +266,8 @@ class Agent:
         """Begin with nothing seen."""
         self.workspace, self.max_tokens = workspace, max_tokens
         self.seen: Seen = {}
-        ranges = (r for batch in workspace.session(SESSION).index().batches for r in batch.line_ranges())
-        self._messages = {line: index for index, (first, last) in enumerate(ranges) for line in range(first + 1, last)}
+        places = workspace.stored(SESSION).state.places.items()
+        self._messages = {line: number for number, (first, end) in places for line in range(first + 1, end)}
         self._files = {f"tool_result-{call_id}.txt": name for call_id, name in history.files.items()}
 
     def look(self, lookup: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer:
@@ -332,7 +332,7 @@ def words(text: str) -> list[str]:
 async def replayed(history: History, workspace: LocalWorkspace, size: int) -> str:
     """Feed *history* through a window of *size* tokens, compact the rest, and return the summary."""
     seen = Replay()
-    window = ContextWindow(session_id=SESSION, offloader=workspace, size=size, on_event=seen.record)
+    window = await ContextWindow.open(workspace, SESSION, size=size, on_event=seen.record)
     await replay(history.messages, window, seen, counter=default_counter())
     await window.compress(before=len(history.messages))
     if not seen.compressions:

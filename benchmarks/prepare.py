@@ -1,6 +1,6 @@
 """Measures the cost of a turn, from `add` to `prepare`, as a session grows to ten thousand of them.
 
-Usage: ``python benchmarks/prepare.py [TURNS] [--durability fsync]``. A turn has one call and its result. Each thousand
+Usage: ``python benchmarks/prepare.py [TURNS] [--durability sync]``. A turn has one call and its result. Each thousand
 turns have a line: the median and the mean of processor time in microseconds (compactions are rare, a median does not
 show them), the seconds by the clock, and the megabytes that the process handed to the system (``/proc/self/io``, so it
 needs Linux). The windows are one that holds everything, one of 128,000 tokens, and one of 8,000, which archives all the
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from buoyline import ContextConfig, ContextWindow, LocalWorkspace
+from buoyline import ContextWindow, LocalWorkspace
 from buoyline.tokens import default_counter
 
 TURNS = 10_000
@@ -56,7 +56,7 @@ async def run(turns: int, size: int, durability: str) -> list[Thousand]:
     found = list[Thousand]()
     with tempfile.TemporaryDirectory() as workdir:
         async with LocalWorkspace(workdir, durability=durability) as workspace:
-            window = ContextWindow(session_id="s", offloader=workspace, size=size, config=ContextConfig())
+            window = await ContextWindow.open(workspace, "s", size=size)
             for first in range(0, turns, STEP):
                 written, began = bytes_written(), time.perf_counter()
                 spent = [await turn(window, number) * 1e6 for number in range(first, min(first + STEP, turns))]
@@ -69,7 +69,7 @@ def main() -> None:
     """Print a line for each thousand turns of each window, and the ratios."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("turns", type=int, nargs="?", default=TURNS, help=f"calls, each with a result ({TURNS:,})")
-    parser.add_argument("--durability", choices=("fsync", "off"), default="off", help="of the workspace (off)")
+    parser.add_argument("--durability", choices=("sync", "off"), default="off", help="of the workspace (off)")
     given = parser.parse_args()
     default_counter().count("load the vocabulary")
     for size in SIZES:

@@ -47,8 +47,9 @@ from typing import Any, NamedTuple
 from diagnostics import COLOUR, ERROR, LONG_LINE, diagnostics, kind_of, messages
 
 from buoyline.offloader import StoredResult
-from buoyline.offloader.stub import stub
+from buoyline.offloader.stub import stub_of
 from buoyline.offloader.view import view_of
+from buoyline.previews.source import TextSource, count_lines
 from buoyline.tokens import default_counter
 
 COUNTER = default_counter()
@@ -357,13 +358,16 @@ def planted_rows(text: str, rng: random.Random) -> Iterator[Planted]:
 def buoyline(text: str, max_tokens: int) -> str:
     """Show the stub of a workspace, with its paths."""
     path = "/workspace/sessions/s1/tool_result-call_1"
-    view = "" if view_of(text) is None else f"{path}.view.txt"
-    return stub(text, StoredResult(f"{path}.txt", "tool_result-call_1.txt", view, 0), max_tokens, COUNTER)
+    view = view_of(text)
+    name, shown = "" if view is None else f"{path}.view.txt", text if view is None else view
+    stored = StoredResult(f"{path}.txt", "tool_result-call_1.txt", name, count_lines(shown))
+    return stub_of(TextSource(shown), stored, max_tokens, COUNTER)
 
 
 def preview_command(text: str, max_tokens: int) -> str:
     """Show the output of `buoyline preview`: a file with its own line numbers."""
-    return stub(text, StoredResult("/somewhere/output.txt", "output.txt", "", 0), max_tokens, COUNTER)
+    stored = StoredResult("/somewhere/output.txt", "output.txt", "", count_lines(text))
+    return stub_of(TextSource(text), stored, max_tokens, COUNTER)
 
 
 def first_characters(text: str, max_tokens: int) -> str:

@@ -143,9 +143,7 @@ def compacted(cut: Cut, sessions: Path, budget: float, trigger: Any = 0.8) -> Ge
     async def feed(workspace: LocalWorkspace) -> None:
         async with workspace:
             config = ContextConfig(summary_tokens=int(cut.summary_tokens * budget), trigger_ratio=trigger)
-            window = ContextWindow(
-                session_id=SESSION, offloader=workspace, size=CONTEXT_TOKENS, config=config, on_event=note
-            )
+            window = await ContextWindow.open(workspace, SESSION, size=CONTEXT_TOKENS, config=config, on_event=note)
             messages = conversation_of(cut, sessions)
             await replay(messages, window, seen, counter=default_counter(), compress_at=cut.compress_at)
 

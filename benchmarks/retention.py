@@ -173,9 +173,7 @@ def replayed(cut: Cut) -> Replayed:
     async def feed(workdir: str) -> None:
         async with LocalWorkspace(workdir, durability="off") as workspace:
             config = ContextConfig(summary_tokens=cut.max_tokens)
-            window = ContextWindow(
-                session_id=SESSION, offloader=workspace, size=CONTEXT_TOKENS, config=config, on_event=note
-            )
+            window = await ContextWindow.open(workspace, SESSION, size=CONTEXT_TOKENS, config=config, on_event=note)
             conversation = cut.conversation[: cut.at[-1] + 1]
             await replay(conversation, window, seen, counter=COUNTER, compress_at=cut.at)
 

@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--large", action="store_true", help="also measure 100 MB")
     parser.add_argument("--huge", action="store_true", help="also measure 1 GB")
-    parser.add_argument("--max-tokens", type=int, default=10_000, help="limit for exceeds, head and tail")
+    parser.add_argument("--max-tokens", type=int, default=10_000, help="limit for exceeds and head")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each operation")
     arguments = parser.parse_args()
     default_counter().count("load the vocabulary")
@@ -68,7 +68,6 @@ def compare(text: str, max_tokens: int, rounds: int) -> None:
     operations: dict[str, Callable[[], object]] = {
         f"exceeds {max_tokens:,}": lambda: counter.exceeds(text, max_tokens),
         f"head {max_tokens:,}": lambda: counter.head(text, max_tokens),
-        f"tail {max_tokens:,}": lambda: counter.tail(text, max_tokens),
         "count": lambda: counter.count(text),
     }
     measured = {name: measure(operation, rounds) for name, operation in operations.items()}
@@ -93,7 +92,6 @@ def stalls(text: str, max_tokens: int) -> None:
         "count a run": lambda: counter.count(run),
         f"exceeds {max_tokens:,}": lambda: [counter.exceeds(text, max_tokens) for _ in range(1_000)],
         f"head {max_tokens:,}": lambda: [counter.head(text, max_tokens) for _ in range(50)],
-        f"tail {max_tokens:,}": lambda: [counter.tail(text, max_tokens) for _ in range(50)],
         "full encode": lambda: encoding.encode(text, disallowed_special=()),
     }
     print(f"\n{'event loop':16} {'longest stall, ms':>18} {'ms in the thread':>17}")

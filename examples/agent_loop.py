@@ -14,7 +14,7 @@ import sys
 import tempfile
 from typing import Any
 
-from buoyline import ContextWindow, LocalWorkspace
+from buoyline import ContextWindow
 from buoyline.window import ContextCompressed, Event, ResultOffloaded
 
 MODULES = iter(["json.decoder", "shlex", "bisect", "argparse", "string", "netrc", "queue", "textwrap"])
@@ -47,9 +47,8 @@ def show(event: Event) -> None:
 
 
 async def run(directory: str) -> None:
-    """Run the agent, then resume the session from the disk, as another process would."""
-    async with LocalWorkspace(directory) as workspace:
-        window = ContextWindow(offloader=workspace, session_id="reader", size=8_000, on_event=show)
+    """Run the agent, then open the session again, as another process would."""
+    async with await ContextWindow.open(directory, "reader", size=8_000, on_event=show) as window:
         await window.add({"role": "user", "content": "Read these modules and compare how they report errors."})
         message: dict[str, Any] = {"tool_calls": []}
         while "tool_calls" in message:
@@ -58,11 +57,10 @@ async def run(directory: str) -> None:
             for call in message.get("tool_calls", []):
                 result = read_source(**json.loads(call["function"]["arguments"]))
                 await window.add({"role": "tool", "tool_call_id": call["id"], "content": result})
-        print("agent:", message["content"])
-        await window.prepare()  # also writes the last message to disk
-        resumed = await ContextWindow.resume(workspace, "reader")
-        same = "the same" if resumed.messages == window.messages else "other"
-        print(f"resumed: {same} {len(resumed.messages)} messages in the context, of {resumed.added} in the session")
+    print("agent:", message["content"])
+    resumed = await ContextWindow.open(directory, "reader")
+    same = "the same" if resumed.messages == window.messages else "other"
+    print(f"resumed: {same} {len(resumed.messages)} messages in the context, of {resumed.added} in the session")
 
 
 if __name__ == "__main__":

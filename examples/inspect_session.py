@@ -2,8 +2,8 @@
 
     python examples/inspect_session.py [DIRECTORY]
 
-Writes a small session, then prints its archived messages, the records of its journal, the beginning of its
-transcript, and the lines that its summary cites. The session is kept in DIRECTORY; without it, nothing is kept.
+Writes a small session, then prints its messages, the records of its state, the beginning of its transcript, and the
+lines that its summary cites. The session is kept in DIRECTORY; without it, nothing is kept.
 """
 
 import asyncio
@@ -13,14 +13,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from buoyline import ContextWindow, LocalWorkspace
+from buoyline import ContextWindow
 
 
 async def write_session(directory: Path) -> None:
     """Fill a window with a short conversation and a large tool result, then compact it."""
     readings = "".join(f"buoy {number:04} depth {number * 7 % 90} m\n" for number in range(1_000))
-    async with LocalWorkspace(directory) as workspace:
-        window = ContextWindow(offloader=workspace, session_id="soundings")
+    async with await ContextWindow.open(directory, "soundings") as window:
         call = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path": "log.txt"}'}}
         await window.add({"role": "user", "content": "Which buoy is deepest? Never round a depth."})
         await window.add({"role": "assistant", "content": "I read log.txt.", "tool_calls": [call]})
@@ -37,15 +36,15 @@ def json_lines(path: Path) -> list[dict[str, Any]]:
 
 def inspect(session: Path) -> None:
     """Print the content of *session*."""
-    print("context.jsonl: the archived messages, as their framework writes them")
+    print("context.jsonl: the messages, as their framework writes them")
     for message in json_lines(session / "context.jsonl"):
         print(f"  {message['role']:9} {str(message['content'])[:60]!r}")
 
-    print("journal.jsonl: the commits, in order")
-    for record in json_lines(session / "journal.jsonl"):
-        print(f"  {record['op']:9} {', '.join(sorted(record.keys() - {'op', 'crc', 'time'}))}")
+    print("state.jsonl: what is in the context, and from when on")
+    for record in json_lines(session / "state.jsonl"):
+        print(f"  {record['op']:9} {', '.join(sorted(record.keys() - {'op', 'buoyline'}))}")
 
-    print("transcript.md: the same messages, to read")
+    print("transcript.md: those that left the context, to read")
     transcript = (session / "transcript.md").read_text(encoding="utf-8").split("\n")
     print("".join(f"  {number:3} {line[:70]}\n" for number, line in enumerate(transcript[:12], 1)), end="")
 

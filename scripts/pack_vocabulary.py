@@ -20,8 +20,7 @@ Format, one zlib stream of 256 + 6·n bytes:
     3 · n bytes   rank of its second part, likewise
 
 A token can often be divided in several ways; the longest first part is taken. The script prints the SHA-256
-of what it read and of what it wrote: the first is to be compared with the one that tiktoken pins for the
-vocabulary, the second belongs into ``src/buoyline/tokens/vocabulary.py``.
+of what it read, to be compared with the one that tiktoken pins for the vocabulary.
 """
 
 import argparse
@@ -35,7 +34,7 @@ SINGLE_BYTES = 256
 
 
 def main() -> None:
-    """Read the rank file, write the packed one and print both digests."""
+    """Read the rank file, write the packed one and print the digest of the first."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("rank_file", type=Path, help="the .tiktoken file to read")
     parser.add_argument("packed_file", type=Path, help="the file to write")
@@ -43,8 +42,7 @@ def main() -> None:
     rank_text = arguments.rank_file.read_bytes()
     packed = pack(tokens_by_rank(rank_text))
     arguments.packed_file.write_bytes(packed)
-    sys.stdout.write(f"read    {hashlib.sha256(rank_text).hexdigest()}  {len(rank_text):,} bytes\n")
-    sys.stdout.write(f"written {hashlib.sha256(packed).hexdigest()}  {len(packed):,} bytes\n")
+    sys.stdout.write(f"read {hashlib.sha256(rank_text).hexdigest()}  {len(rank_text):,} bytes\n")
 
 
 def tokens_by_rank(rank_text: bytes) -> list[bytes]:

@@ -37,7 +37,7 @@ NO_CODE = {
 # Not for users of the library: they are no part of the budget of words.
 UNCOUNTED_PAGES = {"AGENTS.md", "ARCHITECTURE.md", "llms.txt"}
 # What a result passes through and is not its own way: primitives for files, tokens, previews.
-PRIMITIVES = ("workspace/local_tree.py", "workspace/descriptors.py", "tokens/", "previews/", "errors.py")
+PRIMITIVES = ("workspace/disk.py", "tokens/", "previews/", "errors.py")
 
 
 def main() -> int:
@@ -101,7 +101,7 @@ def words(paths: Iterable[Path]) -> int:
 
 async def one_result() -> dict[str, int]:
     """Return how many calls, functions and modules one result takes from `add` to the `prepare` that offloads it."""
-    from buoyline import ContextWindow, LocalWorkspace  # noqa: PLC0415 - the other figures need no import of the package
+    from buoyline import ContextWindow  # noqa: PLC0415 - the other figures need no import of the package
 
     calls: Counter[tuple[str, str]] = Counter()
     is_counting = False
@@ -113,10 +113,9 @@ async def one_result() -> dict[str, int]:
             if not any(part in module for part in PRIMITIVES):
                 calls[module, frame.f_code.co_qualname] += 1
 
-    threading.setprofile(count)  # before the workspace starts its threads
+    threading.setprofile(count)  # before the window starts its threads
     with tempfile.TemporaryDirectory() as directory:
-        async with LocalWorkspace(directory) as workspace:
-            window = ContextWindow(offloader=workspace, session_id="sizes", size=128_000)
+        async with await ContextWindow.open(directory, "sizes", size=128_000) as window:
             await window.add({"role": "user", "content": "Run the tests."})
             for number in (1, 2):  # the second is counted: the first starts the session
                 call = {"id": f"call_{number}", "type": "function", "function": {"name": "test", "arguments": "{}"}}

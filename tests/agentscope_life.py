@@ -13,6 +13,7 @@ from agentscope_pilot import blocks_in, pilot, voyage
 
 from buoyline import ContextConfig, LocalWorkspace
 from buoyline.integrations.agentscope import WorkspaceMiddleware
+from buoyline.workspace import Workspace
 
 STATE, ACKNOWLEDGED = "state.json", "acknowledged.jsonl"
 
@@ -36,7 +37,7 @@ class StrictModel(ScriptedModel):
 class Life:
     """An agent that goes on from what is on disk: its own saved state, and the workspace."""
 
-    def __init__(self, directory: Path, workspace: LocalWorkspace, turns: int, calls: int) -> None:
+    def __init__(self, directory: Path, workspace: Workspace, turns: int, calls: int) -> None:
         """Read the state in *directory*, if there is one."""
         self.directory, self.turns = directory, turns
         saved = directory / STATE

@@ -18,8 +18,8 @@ from agentscope.state import AgentState
 from agentscope.tool import ToolChunk, Toolkit
 from agentscope_model import Answer, ScriptedModel, call, state, toolkit
 
-from buoyline import LocalWorkspace
 from buoyline.maintenance.verify import verify
+from buoyline.workspace import Workspace
 
 
 def log(n: int = 0, lines: int = 200) -> str:
@@ -79,9 +79,17 @@ async def sail(agent: Agent, turns: int) -> list[Msg]:
     return seen
 
 
-def archived(workspace: LocalWorkspace, session_id: str = "s1") -> list[dict[str, Any]]:
-    path = workspace.workdir / "sessions" / session_id / "context.jsonl"
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+def lines_of(workspace: Workspace, session_id: str = "s1") -> list[dict[str, Any]]:
+    """Return all messages that the session ever had, as they were written."""
+    return [line.value for line in workspace.stored(session_id).lines()]
+
+
+def archived(workspace: Workspace, session_id: str = "s1") -> list[dict[str, Any]]:
+    """Return the messages of the conversation that are no longer in the context."""
+    session = workspace.session(session_id)
+    known = session.load()
+    gone = known.order[: len(known.order) - len(known.live)]
+    return [session.with_payloads(line) for line in session.read(gone)]
 
 
 def blocks_in(messages: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
@@ -98,7 +106,7 @@ def text_of(result: ToolResultBlock) -> str:
     return output if isinstance(output, str) else "\n".join(b.text for b in output if isinstance(b, TextBlock))
 
 
-def assert_sound(workspace: LocalWorkspace) -> None:
+def assert_sound(workspace: Workspace) -> None:
     assert [found for found in verify(workspace).findings if found.severity != "note"] == []
 
 

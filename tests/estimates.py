@@ -11,10 +11,7 @@ class Estimates:
         return self.count(text) > max_tokens
 
     def head(self, text: str, max_tokens: int) -> str:
-        return text[: max_tokens * _rate(text)]
-
-    def tail(self, text: str, max_tokens: int) -> str:
-        return text[max(len(text) - 2 * max_tokens, 0) :] if self.exceeds(text, max_tokens) else text
+        return text[: max(max_tokens, 0) * _rate(text)]
 
 
 def _rate(text: str) -> int:

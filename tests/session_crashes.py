@@ -20,12 +20,12 @@ from buoyline.messages.payloads import take_out
 from buoyline.messages.registry import detect
 from buoyline.offloader.protocol import StoredFile
 from buoyline.offloader.transcript import render
-from buoyline.store.blobs import get_blob
-from buoyline.store.documents import check_workspace
-from buoyline.store.layout import blob_name, reference_to
-from buoyline.store.session import Session
-from buoyline.store.state import ContextRecord, NewForm, NewLine
-from buoyline.store.workspace import LocalWorkspace
+from buoyline.workspace.blobs import get_blob
+from buoyline.workspace.documents import check_workspace
+from buoyline.workspace.layout import blob_name, reference_to
+from buoyline.workspace.session import Session
+from buoyline.workspace.state import ContextRecord, NewForm, NewLine
+from buoyline.workspace.workspace import LocalWorkspace
 
 WORKDIR, SESSION = "workspace", "s1"
 SETTINGS = {"size": 4000, "system": "be brief " * 80}

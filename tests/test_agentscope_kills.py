@@ -12,17 +12,16 @@ pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 
 from agentscope_life import ACKNOWLEDGED, Life, process
 from agentscope_pilot import archived, assert_sound, blocks_in
-from mortal_workspace import RESUMING_STEPS, WINDOW_STEPS, Killed, Mortal
+from window_lives import KilledError, Mortality
 
-from buoyline import LocalWorkspace
+from buoyline import LocalWorkspace, MemoryWorkspace
+from buoyline.workspace import Workspace
 
-STEPS = (*WINDOW_STEPS, *RESUMING_STEPS)
 TURNS, CALLS = 5, 4
 
 
-def check_whole(directory: Path, life: Life) -> None:
+def check_whole(directory: Path, workspace: Workspace, life: Life) -> None:
     """Check that all that was ever saved is in the archive or in the context, in order."""
-    workspace = LocalWorkspace(directory / "w")
     everything = blocks_in([*archived(workspace), *(m.model_dump(mode="json") for m in life.agent.state.context)])
     for line in (directory / ACKNOWLEDGED).read_text("utf-8").splitlines():
         left = iter(everything)
@@ -69,32 +68,26 @@ async def test_processes_that_are_killed_lose_nothing_and_send_no_malformed_requ
         killed.append(await asyncio.to_thread(lived, tmp_path, count, turns, calls))
         assert_sound(LocalWorkspace(tmp_path / "w"))
     assert killed == [True] * (len(events) - 1) + [False]
-    check_whole(tmp_path, Life(tmp_path, LocalWorkspace(tmp_path / "w"), turns, calls))
+    workspace = LocalWorkspace(tmp_path / "w")
+    check_whole(tmp_path, workspace, Life(tmp_path, workspace, turns, calls))
 
 
-async def end_at(directory: Path, at: int, *, after: bool) -> int:
-    """Live until step *at*, go on in another process, and check both; return how many steps there were."""
-    directory.mkdir()
-    workspace = Mortal(directory / "w", at, after=after, names=STEPS)
-    try:
-        await Life(directory, workspace, TURNS, CALLS).live()
-    except* Killed:  # AgentScope gathers what its tools raise in a group
-        pass
-    finally:
-        await workspace.close()
-    async with LocalWorkspace(directory / "w", durability="off") as again:
-        life = Life(directory, again, TURNS, CALLS)
-        await life.live()
-    check_whole(directory, life)
-    return workspace.steps
-
-
-@pytest.mark.parametrize("every", [67, pytest.param(5, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_another_process_goes_on_wherever_the_first_was_killed(
-    tmp_path: Path, every: int, *, after: bool
+@pytest.mark.parametrize("every", [23, pytest.param(2, marks=pytest.mark.slow)])
+async def test_another_process_goes_on_before_whichever_write_the_first_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
-    steps = await end_at(tmp_path / "whole", 10_000, after=after)
-    assert steps > 75
-    for at in range(every // (2 + after), steps + 1, every):
-        await end_at(tmp_path / str(at), at, after=after)
+    mortality, at, was_killed = Mortality(monkeypatch), 1, True
+    while was_killed:
+        directory, workspace, was_killed = tmp_path / str(at), MemoryWorkspace(), False
+        directory.mkdir()
+        mortality.left = at
+        try:
+            await Life(directory, workspace, TURNS, CALLS).live()
+        except* KilledError:  # AgentScope gathers what its tools raise in a group
+            was_killed = True
+        mortality.left = None
+        life = Life(directory, workspace, TURNS, CALLS)
+        await life.live()
+        check_whole(directory, workspace, life)
+        at += every
+    assert at > 75

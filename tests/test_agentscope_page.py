@@ -34,11 +34,12 @@ from agentscope.state import AgentState
 from agentscope.tool import Toolkit
 from agentscope.workspace import LocalWorkspace as ItsWorkspace
 from agentscope_model import FIVE_FIELDS, ScriptedModel, call, state, toolkit
+from agentscope_pilot import archived
 from faults import files_up_to
 from pydantic import BaseModel
 
 from buoyline import ContextConfig as OurConfig
-from buoyline import ContextWindow, LocalWorkspace
+from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import ConfigError, CorruptError, StorageError
 from buoyline.integrations.agentscope import WorkspaceMiddleware
 from buoyline.maintenance.verify import verify
@@ -355,8 +356,13 @@ class TestLayout:
             lines = (tmp_path / "sessions" / session / "context.jsonl").read_text("utf-8").splitlines()
             messages = [Msg.model_validate_json(line) for line in lines]
             assert messages[0].get_text_content() == f"Chart them all for {session}."
-            kept = [block.id for message in [*messages, *made.state.context] for block in message.content]
+            left = (
+                messages if way == "plain" else [*map(Msg.model_validate, archived(LocalWorkspace(tmp_path), session))]
+            )
+            kept = [block.id for message in [*left, *made.state.context] for block in message.content]
             assert len(kept) == len(set(kept)) + 8  # a call and its result have one id
+            written = [block.id for message in messages for block in message.content]
+            assert written == (kept[: len(written)] if way == "plain" else kept)
             assert (tmp_path / "sessions" / session / "tool_result-call_3.txt").is_file()
         assert verify(LocalWorkspace(tmp_path)).findings == ()
 
@@ -494,10 +500,10 @@ class TestOurOwnSettings:
         with pytest.raises(ConfigError, match=r"at most 0\.9"):
             OurConfig(trigger_ratio=0.91)
 
-    def test_agentscopes_own_configuration_is_refused_by_its_full_name(self) -> None:
+    async def test_agentscopes_own_configuration_is_refused_by_its_full_name(self) -> None:
         """Both are called ContextConfig."""
         with pytest.raises(ConfigError, match=r"agentscope\.agent.*is no buoyline\.ContextConfig"):
-            ContextWindow(session_id="s1", size=4_000, config=documented())  # type: ignore[arg-type]
+            await ContextWindow.open(MemoryWorkspace(), "s1", config=documented())  # type: ignore[arg-type]
 
     def test_prompt_template_and_schema_of_agentscopes_configuration_can_be_taken_over(self) -> None:
         theirs: Any = ContextConfig()

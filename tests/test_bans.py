@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from buoyline.compression import Draft, Pointer, SourceMessage, SummaryRequest
+from buoyline.compression.extractive.summarizer import extract
+from buoyline.compression.extractive.user import bans, own_words
 from buoyline.messages.registry import detect
-from buoyline.summaries import Draft, Pointer, SourceMessage, SummaryRequest
-from buoyline.summaries.extractive.summarizer import extract
-from buoyline.summaries.extractive.user import bans, own_words
 from buoyline.tokens import default_counter
 
 COUNTER = default_counter()

@@ -252,9 +252,9 @@ def test_payloads_are_taken_out_with_their_type_and_put_back() -> None:
 async def test_messages_come_back_from_disk_as_they_were(tmp_path: Path) -> None:
     async with LocalWorkspace(tmp_path / "w") as workspace:
         await workspace.offload_context("s1", MESSAGES)
-        found = await workspace.load_messages("s1", 0, len(MESSAGES))
-        assert [name for name, _ in found] == ["bedrock"] * len(MESSAGES)
-        assert [BEDROCK.from_json(value) for _, value in found] == MESSAGES
+        session = workspace.stored("s1")
+        found = [session.with_payloads(line) for line in session.read(range(len(MESSAGES)))]
+        assert [BEDROCK.from_json(value) for value in found] == MESSAGES
     pictures = sorted(path.suffix for path in (tmp_path / "w" / "data").iterdir())
     assert pictures == [".bin", ".pdf", ".png"]
     assert "__bytes_encoded__" in (tmp_path / "w/sessions/s1/context.jsonl").read_text()
@@ -266,6 +266,7 @@ async def test_a_document_of_text_is_redacted_like_text(kind: Any, tmp_path: Pat
     document = {"document": {"format": "csv", "name": "n", "source": {"bytes": b"key,SECRET"}}}
     async with kind(*where, redact=lambda text: text.replace("SECRET", "***")) as workspace:
         await workspace.offload_context("s1", [user(document, tool_result([document]))])
-        ((_, value),) = await workspace.load_messages("s1", 0, 1)
+        session = workspace.stored("s1")
+        value = session.with_payloads(*session.read([0]))
     assert b"SECRET" not in spell(value).encode()
     assert BEDROCK.from_json(value)["content"][0]["document"]["source"]["bytes"] == b"key,***"

@@ -34,13 +34,6 @@ def test_words_that_are_not_found_cite_the_whole_message() -> None:
     assert LineFinder().of(SourceMessage(0, source.message), "one") == ()
 
 
-def test_a_line_that_was_wrapped_or_escaped_is_found() -> None:
-    source = _source("word " * 400 + "\x1b[31mred\x1b[0m end\nlast")
-    (pointer,) = LineFinder().of(source, "word word red end")
-    assert "red" in _cited(source, pointer)
-    assert pointer.end < 11 + len(source.lines) - 2
-
-
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=12), st.data())
 def test_cited_lines_hold_what_was_quoted(lines: list[str], data: st.DataObject) -> None:
     source = _source("\n".join(lines))

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from command_line import buoyline
 
+from buoyline import ContextWindow
 from buoyline.cli import main
 from buoyline.cli.main import COMMANDS
 from buoyline.cli.output import columns, how_long_ago, local_time
@@ -48,9 +49,8 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     messages = [{"role": "user", "name": HOSTILE, "content": HOSTILE}]
 
     async def fill() -> None:
-        async with made:
-            await made.start_window("s1", {})
-            await made.replace_window("s1", messages, [], 0, [])
+        async with await ContextWindow.open(made, "s1") as window:
+            await window.extend(messages)
             await made.offload_tool_result("s1", {"role": "tool", "tool_call_id": HOSTILE, "content": HOSTILE})
 
     asyncio.run(fill())
@@ -133,7 +133,7 @@ def test_json_for_a_terminal_is_still_the_same_value(workdir: Path) -> None:
         (("read", "workspace.json", "--end", "0"), 2, "try `buoyline read --help`"),
         (("show", "s1", "--messages", "9-3"), 2, "not a range of messages"),
         (("show", "s1", "--summary"), 1, "no summary '1'; session 's1' has 0"),
-        (("repair", "--from", "/nowhere"), 1, "no copy of a workspace '/nowhere'; name its directory"),
+        (("repair", "--from", "/nowhere"), 2, "'/nowhere' does not exist"),
         (("context", "nowhere"), 1, "no context management document 'nowhere'"),
         (("nonsense",), 2, "No such command 'nonsense'"),
     ],
@@ -157,8 +157,8 @@ def test_the_workdir_may_come_from_the_environment(workdir: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ('{"format": 99, "id": "x"}', "upgrade buoyline"),
-        ("not JSON", 'is damaged (no "format" key): run `buoyline repair --from BACKUP`'),
+        ('{"format": 99}', "format 99"),
+        ("not JSON", "is damaged: write"),
         ("[]", "is damaged"),
     ],
 )
@@ -174,7 +174,7 @@ def test_a_workspace_of_another_format_is_refused_untouched(tmp_path: Path, cont
 def test_a_reader_that_stops_listening_is_no_error(tmp_path: Path, command: list[str]) -> None:
     if command != ["demo"]:
         message = {"role": "user", "content": "some words on a line\n" * 50_000}
-        asyncio.run(LocalWorkspace(tmp_path, durability="off").archive("s1", [message]))
+        asyncio.run(LocalWorkspace(tmp_path).offload_context("s1", [message]))
     given = [sys.executable, "-m", "buoyline", *command, "--workdir", str(tmp_path)]
     with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

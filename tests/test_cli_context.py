@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from command_line import buoyline
 
-from buoyline.management import Registry
+from buoyline.management.registry import put
 from buoyline.workspace import LocalWorkspace
 
 SLIDING: dict[str, Any] = {
@@ -20,34 +20,35 @@ SLIDING: dict[str, Any] = {
 
 
 def test_documents_of_the_workspace_and_of_the_package_are_listed(tmp_path: Path) -> None:
-    Registry(LocalWorkspace(tmp_path)).put(SLIDING, "six")
+    put(SLIDING, LocalWorkspace(tmp_path), "six")
     lines = buoyline("context", "--workdir", tmp_path).stdout.splitlines()
-    assert lines[0].split() == ["name", "from", "description"]
+    assert lines[0].split() == ["name", "from"]
     assert {line.split()[1] for line in lines[1:]} == {"package", "workspace"}
     found = json.loads(buoyline("context", "--workdir", tmp_path, "--json").stdout)
-    assert [one["name"] for one in found if not one["is_built_in"]] == ["six"]
+    assert [one["name"] for one in found if one["from"] == "workspace"] == ["six"]
 
 
 def test_a_document_is_explained_by_its_name_or_file(tmp_path: Path) -> None:
     file = tmp_path / "seven.json"
     file.write_text(json.dumps(SLIDING), "utf-8")
-    Registry(LocalWorkspace(tmp_path / "w")).put(SLIDING, "six")
+    put(SLIDING, LocalWorkspace(tmp_path / "w"), "six")
     for source in ("six", file):
         done = buoyline("context", source, "--workdir", tmp_path / "w")
         assert done.returncode == 0
         assert "pre_llm, before each model call:" in done.stdout
-        assert "runs when there are more than 12 messages" in done.stdout
+        assert "runs if message_count_exceed 12" in done.stdout
 
 
 def test_each_problem_is_on_a_line_of_its_own_and_the_status_is_1(tmp_path: Path) -> None:
     file = tmp_path / "bad.json"
-    file.write_text('{"hooks": {"pre_lm": [], "post_tool": [{"type": "Slidingwindow"}]}}', "utf-8")
+    file.write_text('{"hooks": {"pre_llm": [{"type": "X"}], "post_tool": [{"type": "Slidingwindow"}]}}', "utf-8")
     done = buoyline("context", file, "--workdir", tmp_path / "w")
     assert done.returncode == 1
-    assert done.stdout.splitlines() == [
-        f"{file}: hooks.pre_lm: 'pre_lm' is no hook; did you mean 'pre_llm'?",
-        f"{file}: hooks.post_tool[0].type: 'Slidingwindow' is no manager; did you mean 'SlidingWindowManager'?",
-    ]
+    near, unknown = done.stdout.splitlines()
+    assert (
+        near == f"{file}: hooks.post_tool[0].type: 'Slidingwindow' is no manager; did you mean 'SlidingWindowManager'?"
+    )
+    assert unknown.startswith(f"{file}: hooks.pre_llm[0].type: 'X' is no manager; choose one of SlidingWindowManager, ")
     found = json.loads(buoyline("context", file, "--workdir", tmp_path / "w", "--json").stdout)
     assert (found["valid"], len(found["problems"])) == (False, 2)
 

@@ -19,7 +19,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     workspace = LocalWorkspace(tmp_path_factory.mktemp("cli") / "workspace", durability="off")
 
     async def fill() -> None:
-        window = ContextWindow(session_id="s1", offloader=workspace, size=60_000)
+        window = await ContextWindow.open(workspace, "s1", size=60_000)
         await window.add({"role": "system", "content": "Be brief."})
         for n in range(10):
             text = {"type": "text", "text": f"question {n} " + "about tides " * 200}
@@ -77,12 +77,9 @@ def test_a_session_or_a_dialect_that_is_none_is_said(workdir: Path) -> None:
     assert _run(workdir, "s1").exit_code == 2
 
 
-def test_a_session_without_a_window_is_answered_with_the_option_that_prints_it(tmp_path: Path) -> None:
-    asyncio.run(LocalWorkspace(tmp_path, durability="off").archive("s1", [{"role": "user", "content": "hello"}]))
-    refused = _run(tmp_path, "s1", "--to", "openai")
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "--all prints its archived messages" in refused.stderr
-    assert json.loads(_run(tmp_path, "s1", "--to", "openai", "--all").stdout)["content"] == "hello"
+def test_a_session_of_an_agent_without_a_window_is_printed_whole(tmp_path: Path) -> None:
+    asyncio.run(LocalWorkspace(tmp_path).offload_context("s1", [{"role": "user", "content": "hello"}]))
+    assert json.loads(_run(tmp_path, "s1", "--to", "openai").stdout)["content"] == "hello"
 
 
 def test_equal_losses_are_one_line_with_their_number(workdir: Path) -> None:

@@ -20,7 +20,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     async def fill() -> None:
         async with made:
-            await made.archive("s1", messages)
+            await made.offload_context("s1", messages)
             await made.offload_tool_result("s1", result)
 
     asyncio.run(fill())
@@ -58,7 +58,7 @@ def test_search_prints_the_passages_that_match_best(workdir: Path) -> None:
 
 def test_people_also_find_what_is_in_the_context(tmp_path: Path) -> None:
     async def talk() -> None:
-        window = ContextWindow(offloader=LocalWorkspace(tmp_path, durability="off"), session_id="s1", size=8_000)
+        window = await ContextWindow.open(tmp_path, "s1", size=8_000)
         await window.add({"role": "user", "content": "Where is the needle?"})
         await window.prepare()
 

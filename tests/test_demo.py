@@ -60,7 +60,7 @@ def test_the_agent_finds_a_line_that_its_context_does_not_have(tmp_path: Path) -
 
 async def test_the_line_is_not_in_the_context_when_it_is_asked_for(tmp_path: Path) -> None:
     async with LocalWorkspace(tmp_path) as workspace:
-        window = ContextWindow(offloader=workspace, session_id="demo", size=WINDOW_TOKENS)
+        window = await ContextWindow.open(workspace, "demo", size=WINDOW_TOKENS)
         for line in RECORDING.read_text(encoding="utf-8").splitlines():
             await window.prepare()
             await window.add(json.loads(line))

@@ -32,10 +32,7 @@ EXAMPLES: list[tuple[BuoylineError, str]] = [
     (NotFoundError("session", "s1", "there are s2 and s3"), "no session 's1'; there are s2 and s3"),
     (
         SessionExistsError("s1", "/w/sessions/s1"),
-        (
-            "session 's1' already exists in /w/sessions/s1; continue it with ContextWindow.resume, or choose another "
-            "session id or workdir"
-        ),
+        "session 's1' already exists in /w/sessions/s1; use another id or workdir, or remove it",
     ),
     (WorkspaceFull(errno.ENOSPC, "No space left on device", "/w/x"), "/w/x: No space left on device"),
     (BusyError("s1", "prepare", "follow"), "window 's1' is at work in prepare(); call follow() after it"),

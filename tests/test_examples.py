@@ -45,13 +45,13 @@ def test_the_agent_loop_offloads_compresses_and_is_resumed_in_the_directory_it_i
     kinds = [line.split(":")[0] for line in printed.splitlines()]
     assert {"offloaded", "compacted", "agent", "resumed"} == set(kinds)
     assert "resumed: the same " in printed
-    assert (tmp_path / "kept" / "sessions" / "reader" / "window.jsonl").is_file()
+    assert (tmp_path / "kept" / "sessions" / "reader" / "state.jsonl").is_file()
 
 
 def test_inspecting_a_session_shows_its_files_and_the_lines_that_the_pointers_lead_to(tmp_path: Path, run: Run) -> None:
     printed = run("inspect_session.py", str(tmp_path / "kept"), temporary=tmp_path / "temporary")
     parts = [line.split(":")[0] for line in printed.splitlines() if not line.startswith(" ")]
-    assert parts == ["context.jsonl", "journal.jsonl", "transcript.md", "summaries.jsonl"]
+    assert parts == ["context.jsonl", "state.jsonl", "transcript.md", "summaries.jsonl"]
     followed = printed.partition("summaries.jsonl")[2]
     assert "transcript.md:2-" in followed
     assert "Which buoy is deepest? Never round a depth." in followed

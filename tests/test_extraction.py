@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thirds import STEP, each_third
 
+from buoyline.compression import Draft, Pointer, SourceMessage, SummaryRequest
+from buoyline.compression.extractive.summarizer import Extractive, extract
+from buoyline.compression.pointers import POINTER, pointers_in
+from buoyline.compression.summary import FIELDS
 from buoyline.messages.registry import detect
-from buoyline.summaries import Draft, Pointer, SourceMessage, SummaryRequest
-from buoyline.summaries.extractive.summarizer import Extractive, extract
-from buoyline.summaries.pointers import POINTER, pointers_in
-from buoyline.summaries.summary import FIELDS
 from buoyline.tokens import as_text_counter, default_counter
 
 COUNTER = default_counter()
@@ -344,8 +344,8 @@ def test_a_summary_keeps_its_budget_and_cites_what_it_or_the_last_one_had(
 _DRAFT = """
 import json, pathlib, sys
 from buoyline.messages.registry import detect
-from buoyline.summaries import Pointer, SourceMessage, SummaryRequest
-from buoyline.summaries.extractive.summarizer import extract
+from buoyline.compression import Pointer, SourceMessage, SummaryRequest
+from buoyline.compression.extractive.summarizer import extract
 from buoyline.tokens import default_counter
 
 messages = json.loads(pathlib.Path(sys.argv[1]).read_text())

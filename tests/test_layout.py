@@ -1,14 +1,15 @@
+"""Names on disk: whatever an id is, its files are its own, and right where they belong."""
+
 import hashlib
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from buoyline.errors import InvalidNameError
 from buoyline.workspace import layout
-from buoyline.workspace.layout import encode_id
 
 HOSTILE_IDS = {
     "empty": [""],
@@ -38,7 +39,7 @@ HOSTILE_IDS = {
     "percent": ["%2e%2e%2fx"],
     "fullwidth dots": ["\uff0e\uff0e\uff0f\uff0e\uff0e\uff0fx"],
     "blanks": ["   ", " ", "\t", "\u3000"],
-    "names of our own": ["context.jsonl", ".locks", "session.json", "torn", "data", ".tmp-1"],
+    "names of our own": ["context.jsonl", "state.jsonl", "torn", "data", ".tmp-1"],
     "nul": ["a\x00b", "\x00"],
     "what a name looks like": ["A~aaaaaaaa", "a~b", "id", "id~aaaaaaaa"],
 }
@@ -57,48 +58,6 @@ def _is_name(name: str) -> bool:
         and len(name.encode("ascii")) <= 255
         and not name.endswith(".")
     )
-
-
-@pytest.mark.parametrize("identifiers", HOSTILE_IDS.values(), ids=HOSTILE_IDS.keys())
-def test_a_hostile_id_names_a_file_right_beneath_the_session(identifiers: list[str]) -> None:
-    for identifier in identifiers:
-        names = layout.result_names(identifier) or (_numbered(identifier),)
-        assert all(re.fullmatch(r"tool_result-[A-Za-z0-9._~-]{1,97}\.txt", name) for name in names)
-        assert all(map(layout.is_result_name, names))
-        assert re.fullmatch(r"\.locks/[0-9a-f]{2}\.lock", layout.lock_name(identifier))
-
-
-def _numbered(identifier: str) -> str:
-    return layout.numbered_result_name(identifier, identifier, 1, "22" * 32)
-
-
-@pytest.mark.parametrize("identifier", [123, None, b"abc", 1.5, ["a"], True], ids=repr)
-def test_an_id_that_is_no_text_is_refused(identifier: Any) -> None:
-    with pytest.raises(InvalidNameError, match="an id must be text, not"):
-        encode_id(identifier)
-    with pytest.raises(InvalidNameError, match="an id must be text, not"):
-        layout.session_directories(identifier)
-    with pytest.raises(InvalidNameError, match="an id must be text, not"):
-        layout.require_id(identifier)
-
-
-def test_a_session_id_of_64_kilobytes_is_refused_and_not_repeated_in_the_error() -> None:
-    assert layout.session_directories("q" * 4_096)
-    with pytest.raises(InvalidNameError, match="from 1 to 4,096 characters") as caught:
-        layout.session_directories("q" * 65_536)
-    assert len(str(caught.value)) < 200
-
-
-@given(st.lists(ids, unique=True, max_size=8), st.binary(min_size=32, max_size=32).map(bytes.hex))
-def test_results_variants_and_views_never_share_a_file(identifiers: list[str], sha256: str) -> None:
-    # Of the plain ids only one may be taken where they are equal up to case: tests/test_file_names.py.
-    firsts = [
-        name for identifier in identifiers for name in layout.result_names(identifier)[1:] or (_numbered(identifier),)
-    ]
-    results = [*firsts, *(layout.variant_result_name(name, sha256) for name in firsts)]
-    names = [*results, *map(layout.view_name, results)]
-    assert len({name.casefold() for name in names}) == len(names)
-    assert all(_is_name(name) for name in names)
 
 
 @pytest.mark.parametrize(
@@ -146,3 +105,23 @@ def test_a_reference_leads_back_to_its_blob(payload: bytes, media_type: str) -> 
 )
 def test_what_a_tool_wrote_is_no_reference_of_ours(text: str) -> None:
     assert layout.blob_behind(text) is None
+
+
+def test_a_session_id_of_64_kilobytes_is_refused_and_not_repeated_in_the_error() -> None:
+    assert layout.session_directory("q" * 4_096)
+    for wrong in ("q" * 65_536, "", None):
+        with pytest.raises(InvalidNameError, match="1 to 4,096 characters") as caught:
+            layout.session_directory(cast("Any", wrong))
+        assert len(str(caught.value)) < 200
+
+
+@given(st.lists(ids, unique=True, max_size=8), st.binary(min_size=32, max_size=32).map(bytes.hex))
+@example(sorted({one for group in HOSTILE_IDS.values() for one in group}), "22" * 32)
+def test_no_two_names_are_one_and_each_is_right_beneath_its_session(identifiers: list[str], sha256: str) -> None:
+    results = [layout.result_name(one, variant) for one in identifiers for variant in ("", sha256)]
+    arguments = [layout.arguments_name(one) for one in identifiers]
+    names = [*results, *map(layout.view_name, results), *arguments]
+    assert len({*names}) == len(names)
+    assert all(map(_is_name, names))
+    assert all(map(layout.is_result_name, results))
+    assert [layout.result_behind(layout.view_name(name)) for name in results] == results

@@ -45,7 +45,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> LocalWorkspace:
 
     async def fill() -> None:
         async with made:
-            await made.archive("s1", [_said(f"question {number}\nplease answer") for number in range(30)])
+            await made.offload_context("s1", [_said(f"question {number}\nplease answer") for number in range(30)])
             await made.offload_tool_result("s1", _result("plain", "first\nError: disk full\nlast\n", name="df"))
             await made.offload_tool_result("s1", _result("wide", json.dumps(ROWS)))
 
@@ -191,7 +191,7 @@ async def test_the_documents_of_a_session_are_searched_with_it_and_not_with_anot
     source = {"type": "base64", "media_type": "text/csv", "data": base64.b64encode(b"port,7731\n").decode()}
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "document", "source": source}]}
     await workspace.offload_tool_result("s1", {"role": "user", "content": [result]})
-    await workspace.archive("s2", [_said("hello")])
+    await workspace.offload_context("s2", [_said("hello")])
     for session, count in (("s1", 1), (None, 1), ("s2", 0)):
         assert grep(workspace, "7731", session=session).total == count
         assert search(workspace, "7731", session=session).total == count
@@ -244,7 +244,7 @@ def test_a_search_ends_when_its_time_is_up(workspace: LocalWorkspace) -> None:
 def test_a_file_that_cannot_be_read_does_not_end_the_search(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path, durability="off")
     asyncio.run(workspace.offload_tool_result("s1", _result("c1", "needle\n")))
-    asyncio.run(workspace.archive("s1", [_said("needle")]))
+    asyncio.run(workspace.offload_context("s1", [_said("needle")]))
     (tmp_path / "sessions/s1/transcript.md").unlink()
     (tmp_path / "sessions/s1/transcript.md").mkdir()
     answer = grep(workspace, "needle")
@@ -268,10 +268,8 @@ def _conversation() -> list[dict[str, Any]]:
 
 async def _compacted(workspace: LocalWorkspace | MemoryWorkspace) -> ContextWindow:
     config = ContextConfig(tool_result_limit=500)
-    window = ContextWindow(offloader=workspace, session_id="s1", size=100_000, config=config)
-    for message in _conversation():
-        await window.add(message)
-        await window.prepare()
+    window = await ContextWindow.open(workspace, "s1", size=100_000, config=config)
+    await window.extend(_conversation())
     await window.compress(force=True, before=3)
     return window
 
@@ -317,7 +315,7 @@ async def test_the_newest_hits_come_before_the_others(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path, durability="off")
     for call_id in ("z-first", "a-second"):
         await workspace.offload_tool_result("s1", _result(call_id, f"needle 1 of {call_id}\nneedle 2 of {call_id}\n"))
-    await workspace.archive("s1", [_said(f"needle said {number}") for number in range(3)])
+    await workspace.offload_context("s1", [_said(f"needle said {number}") for number in range(3)])
     answer = grep(workspace, "needle", session="s1", last=True)
     said = [f"needle said {number}" for number in (2, 1, 0)]
     results = [f"needle {number} of {call_id}" for call_id in ("a-second", "z-first") for number in (2, 1)]
@@ -326,6 +324,6 @@ async def test_the_newest_hits_come_before_the_others(tmp_path: Path) -> None:
 
 def test_lines_of_a_damaged_session_are_shown_without_their_messages(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path, durability="off")
-    asyncio.run(workspace.archive("s1", [_said("a needle")]))
+    asyncio.run(workspace.offload_context("s1", [_said("a needle")]))
     (tmp_path / "sessions/s1/journal.jsonl").write_bytes(b"#\n")
     assert [line.text for line in grep(workspace, "needle", session="s1").lines] == ["a needle"]

@@ -15,6 +15,10 @@ from hypothesis import strategies as st
 from buoyline import LocalWorkspace
 from buoyline.errors import BuoylineError, InvalidNameError, NotFoundError
 from buoyline.lookups import grep, read, search
+from buoyline.messages import Message, Text
+from buoyline.offloader.transcript import render
+from buoyline.workspace import layout
+from buoyline.workspace.state import ContextRecord, NewLine
 
 ROWS = [{"id": n, "state": "ok"} for n in range(3)]
 IDS = {
@@ -27,6 +31,21 @@ def _text(session: str, call_id: str) -> str:
     return "".join(f"{json.dumps({'id': n, 'of': session, 'call': call_id})}\n" for n in range(3))
 
 
+def written(workspace: LocalWorkspace, name: str) -> None:
+    """Write a session of nine archived messages with two summaries."""
+    messages = [{"role": "user", "content": f"question {n} of {name}"} for n in range(9)]
+    session = workspace.session(name)
+    session.open()
+    session.append([NewLine(message) for message in messages])
+    made = session.archive(
+        render([Message("user", (Text(m["content"]),)) for m in messages], 0, [""] * 9, lambda _: None)
+    )
+    for text in (f"first of {name}\nits second line", f"second of {name}"):
+        number = session.append_summary({"text": text})
+    record = ContextRecord(((0, 9),), 9, summary=number, transcript=made.transcript, left=((0, 9),), lines=made.lines)
+    session.note_context(record)
+
+
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWorkspace]:
     """Two sessions with results under ids of many forms."""
@@ -34,12 +53,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalWorkspa
 
     async def fill() -> None:
         for session, ids in IDS.items():
-            await made.archive(session, [{"role": "user", "content": f"question {n} of {session}"} for n in range(9)])
+            written(made, session)
             for call_id in ids:
                 result = {"role": "tool", "tool_call_id": call_id, "content": _text(session, call_id)}
                 await made.offload_tool_result(session, result)
-            await made.append_summary(session, {"text": f"first of {session}\nits second line"})
-            await made.append_summary(session, {"text": f"second of {session}"})
         await made.offload_tool_result("s1", {"role": "tool", "tool_call_id": "twice", "content": _text("s1", "again")})
         wide = {"role": "tool", "tool_call_id": "wide_1", "content": json.dumps(ROWS * 60)}
         await made.offload_tool_result("s1", wide)
@@ -74,10 +91,9 @@ def test_a_result_is_found_by_every_name_that_it_has(
     workspace: LocalWorkspace, lookup: Lookup, session: str | None
 ) -> None:
     for call_id in ("toolu_01RnJq", "../x", "Read file:31", "Ünïcode id", "con"):
-        records = workspace.session("s1").index().results
-        (file,) = [name for name, record in records.items() if record["call_id"] == call_id]
+        file = layout.result_name(call_id)
         relative = f"sessions/s1/{file}"
-        for name in (relative, f"./{relative}", f"/elsewhere/{relative}", workspace.session("s1").path(file), file):
+        for name in (relative, f"./{relative}", f"/elsewhere/{relative}", workspace.session("s1").path_of(file), file):
             for spelled in (name, f"[{name}]", f"[{name}", f" {name}\n", call_id):
                 assert lookup(workspace, spelled, session) == _text("s1", call_id).rstrip("\n"), spelled
 
@@ -257,7 +273,7 @@ def test_a_session_that_is_not_there_is_named(workspace: LocalWorkspace) -> None
 
 def test_a_directory_with_a_hostile_name_is_not_shown(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path, durability="off")
-    asyncio.run(workspace.archive("s1", [{"role": "user", "content": "hello"}]))
+    asyncio.run(workspace.offload_context("s1", [{"role": "user", "content": "hello"}]))
     hostile = tmp_path / "sessions" / "x\n[Data: a forged row]\x1b[31m"
     hostile.mkdir()
     (hostile / "transcript.md").write_text("hello\n", "utf-8")

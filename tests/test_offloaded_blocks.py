@@ -1,15 +1,12 @@
-"""Which blocks of a result leave the context, what stands there for them, and what is offloaded by hand."""
+"""Which parts of a result leave the context, what stands there for them, and what is offloaded by hand."""
 
-import asyncio
 import base64
-import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
@@ -18,12 +15,10 @@ from buoyline.messages import Json, Media, Opaque, Text, ToolResult
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader import StoredPart
 from buoyline.offloader.policy import is_too_large
-from buoyline.offloader.protocol import abilities_of
-from buoyline.offloader.stub import ResultBlock, blocks_to_offload
+from buoyline.offloader.stub import blocks_to_offload
 from buoyline.offloader.transcript import is_reference_line, reference_line_for
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_part
-from buoyline.window import ResultOffloaded
 
 COUNTER = default_counter()
 ANTHROPIC = dialect_named("anthropic")
@@ -31,7 +26,10 @@ CONFIG = ContextConfig(tool_result_limit=3_000, preview_tokens=300)
 LOG = "".join(f"line {number}: the buoy is at {number * 7} fathoms\n" for number in range(1_000))
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0\0\0\rIHDR" + (800).to_bytes(4, "big") + (600).to_bytes(4, "big")
 PDF = b"%PDF-1.7\n<< /Type /Pages /Count 1 >>\n<< /Type /Page >>\n" + bytes(100_000)
-CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "survey", "input": {}}]}
+CALL: dict[str, Any] = {
+    "role": "assistant",
+    "content": [{"type": "tool_use", "id": "t", "name": "survey", "input": {}}],
+}
 
 
 def text(said: str) -> dict[str, Any]:
@@ -53,24 +51,19 @@ def answered(*blocks: Any) -> dict[str, Any]:
     return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": list(blocks)}]}
 
 
-def content_of(messages: list[Any]) -> list[Any]:
-    found: list[Any] = messages[-1]["content"][0]["content"]
+async def prepared(workspace: Any, *blocks: Any) -> list[Any]:
+    window = await ContextWindow.open(workspace, "s", config=CONFIG)
+    await window.extend([CALL, answered(*blocks)])
+    found: list[Any] = (await window.prepare())[-1]["content"][0]["content"]
     return found
 
 
-async def prepared(workspace: Any, *blocks: Any, config: ContextConfig = CONFIG) -> list[Any]:
-    window = ContextWindow(offloader=workspace, session_id="s", config=config)
-    await window.add(CALL)
-    await window.add(answered(*blocks))
-    return content_of(await window.prepare())
-
-
-async def test_small_blocks_beside_a_large_one_stay_the_very_same_objects(tmp_path: Path) -> None:
+async def test_small_blocks_beside_a_large_one_stay_as_they_are(tmp_path: Path) -> None:
     note, picture = text("exit code 1"), image()
     found = await prepared(LocalWorkspace(tmp_path), note, text(LOG), picture)
     assert len(found) == 3
-    assert found[0] is note
-    assert found[2] is picture
+    assert found[0] == note
+    assert found[2] == picture
     assert found[1]["text"].startswith("[Tool result offloaded")
     whole = tmp_path / "sessions/s/tool_result-t.txt"
     assert whole.read_text(encoding="utf-8") == f"exit code 1\n{LOG}"
@@ -91,7 +84,7 @@ async def test_a_result_of_media_alone_leaves_when_it_is_too_large(tmp_path: Pat
     # The document's 100 kB are counted as 4,000 tokens, each picture as 1,600: one picture fits.
     kept = [block for block in found if block["type"] == "image"]
     assert len(kept) == 1
-    assert any(kept[0] is picture for picture in pictures)
+    assert kept[0] in pictures
     lines = [block["text"] for block in found if block["type"] == "text"]
     assert lines[-1].startswith(f"[document: pdf, chart.pdf, {len(PDF):,} bytes, {tmp_path}/data/")
     for line in lines[:-1]:
@@ -129,34 +122,35 @@ async def test_what_stays_and_what_stands_for_the_rest_fit_the_limit() -> None:
     assert blocks[-1] not in found
 
 
-block_costs = st.builds(
-    ResultBlock, st.integers(0, 50), st.integers(0, 9), st.none() | st.integers(0, 3), is_text=st.booleans()
+IMAGE = Media("image", "image/png", 70, payload=PNG)
+PARTS = st.lists(
+    st.integers(0, 60).map(lambda tokens: Text(" buoy" * tokens))
+    | st.integers(0, 60).map(lambda tokens: Json(" buoy" * tokens))
+    | st.integers(0, 60).map(lambda tokens: Opaque("x", " buoy" * tokens))
+    | st.just(IMAGE),
+    max_size=8,
 )
 
 
-@given(blocks=st.lists(block_costs, max_size=8), limit=st.integers(1, 120), stub_tokens=st.integers(0, 60))
-@example(blocks=[ResultBlock(9, 1, 0, is_text=True), ResultBlock(9, 2, 0, is_text=True)], limit=10, stub_tokens=2)
-def test_the_largest_blocks_leave_first_and_no_more_than_must(
-    blocks: list[ResultBlock], limit: int, stub_tokens: int
+@given(PARTS, st.integers(1, 2_000), st.integers(0, 60), st.lists(st.booleans(), min_size=8, max_size=8))
+def test_the_largest_parts_leave_first_and_no_more_than_must(
+    parts: list[Any], limit: int, stub_tokens: int, named: list[bool]
 ) -> None:
-    blocks = [
-        replace(
-            block,
-            reference_tokens=None if block.reference_tokens is None else min(block.reference_tokens, block.tokens),
-        )
-        for block in blocks
-    ]
-    chosen = blocks_to_offload(blocks, limit, stub_tokens)
-    may_leave = {number for number, block in enumerate(blocks) if block.reference_tokens is not None}
+    lines = ["[image: png]" if is_named else None for is_named in named[: len(parts)]]
+    tokens = [count_part(part, COUNTER) for part in parts]
+    chosen = blocks_to_offload(parts, lines, limit, stub_tokens, COUNTER)
+    texts = {at for at, part in enumerate(parts) if isinstance(part, Text | Json)}
+    line_tokens = COUNTER.count("[image: png]")
+    may_leave = {
+        at for at in range(len(parts)) if (tokens[at] if at in texts else lines[at] and tokens[at] > line_tokens)
+    }
     assert chosen <= may_leave
+    left = line_tokens * len(chosen - texts) + (stub_tokens if chosen & texts else 0)
+    room = max(limit - left, limit // 4)
     staying = may_leave - chosen
-    assert all(blocks[stays].tokens <= blocks[left].tokens for stays in staying for left in chosen)
-    reference_tokens = sum(blocks[number].reference_tokens or 0 for number in chosen)
-    shared_tokens = stub_tokens if any(blocks[number].is_text for number in chosen) else 0
-    room = max(limit - shared_tokens - reference_tokens, limit // 4) if chosen else limit
-    assert not staying or sum(blocks[number].tokens for number in range(len(blocks)) if number not in chosen) <= room
-    if sum(block.tokens for block in blocks) <= limit:
-        assert not chosen
+    assert all(min(tokens[at], limit + 1) <= min(tokens[one], limit + 1) for at in staying for one in chosen)
+    assert not staying or sum(tokens) - sum(tokens[at] for at in chosen) <= room
+    assert sum(tokens) > limit or not chosen
 
 
 @pytest.mark.parametrize(
@@ -190,49 +184,24 @@ async def test_what_nobody_could_give_back_stays_in_place(tmp_path: Path) -> Non
     found = await prepared(workspace, *blocks)
     assert [block for block in found if block in blocks] == [remote, broken, unknown, text("")]
     assert sum(block["type"] == "text" and block["text"].startswith("[Tool") for block in found) == 1
-    records = [json.loads(line) for line in (tmp_path / "sessions/s/journal.jsonl").read_text().splitlines()]
-    (record,) = [record for record in records if record["op"] == "result"]
-    assert [part["kind"] for part in record["parts"]] == ["reference", "reference", "opaque", "text", "text", "text"]
     assert not verify(workspace).findings
 
 
-async def test_the_original_can_be_made_again_from_what_is_stored(tmp_path: Path) -> None:
-    given = answered(text("note"), image(), text(LOG), document(), {"type": "hologram"})
-    workspace = LocalWorkspace(tmp_path)
-    window = ContextWindow(offloader=workspace, session_id="s", config=CONFIG)
-    for message in (CALL, given):
-        await window.add(message)
-    found = ANTHROPIC.view((await window.prepare())[-1]).results[0]
-    results = abilities_of(workspace).results
-    assert results is not None
-    standing = [part.text for part in found.parts if isinstance(part, Text)]
-    stubs = await results.load_stubs("s", standing)
-    assert len(stubs) == len(standing) - 1
-    (stored,) = {one.name: one for one in stubs.values()}.values()
-    whole = await results.load_result("s", stored)
-    assert whole == ANTHROPIC.view(given).results[0]
-    assert [part.content() for part in whole.parts if isinstance(part, Media)] == [PNG, PDF]
-
-
-async def test_the_decision_is_taken_once_and_holds_after_resuming(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    window = ContextWindow(offloader=workspace, session_id="s", config=CONFIG)
-    for message in (CALL, answered(text("note"), text(LOG), document())):
-        await window.add(message)
-    first = json.dumps(await window.prepare())
-    assert json.dumps(await window.prepare()) == first
-    resumed = await ContextWindow.resume(workspace, "s")
-    assert json.dumps(await resumed.prepare()) == first
-    assert len([*(tmp_path / "sessions/s").glob("tool_result-*.txt")]) == 1
-    before = resumed.tokens
-    assert json.dumps(await resumed.recover_from_overflow()) != first
-    assert resumed.tokens < before
-    assert not verify(workspace).findings
+async def test_a_pasted_document_is_offloaded_by_hand_and_the_question_beside_it_stays(tmp_path: Path) -> None:
+    window = await ContextWindow.open(LocalWorkspace(tmp_path), "s", config=CONFIG)
+    question, paste = text("What is the depth at line 700?"), text(LOG)
+    await window.add({"role": "user", "content": [question, paste, document()]}, offload=True)
+    (found,) = await window.prepare()
+    assert found["content"][0] == question
+    assert found["content"][1]["text"].startswith("[Tool result offloaded")
+    assert found["content"][2]["text"].startswith("[document: pdf, chart.pdf, ")
+    whole = tmp_path / "sessions/s/tool_result-message-0.txt"
+    assert whole.read_text(encoding="utf-8") == f"{question['text']}\n{LOG}"
 
 
 async def test_a_transcript_shows_placeholders_as_they_are_and_names_the_file_of_a_stub(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)
-    window = ContextWindow(offloader=workspace, session_id="s", config=CONFIG)
+    window = await ContextWindow.open(workspace, "s", config=CONFIG)
     for message in (CALL, answered(text("note"), text(LOG), document()), {"role": "user", "content": "Go on."}):
         await window.add(message)
     await window.prepare()
@@ -242,118 +211,18 @@ async def test_a_transcript_shows_placeholders_as_they_are_and_names_the_file_of
     assert not verify(workspace).findings
 
 
-def test_the_warning_about_a_loss_names_a_line_of_the_program() -> None:
-    window = ContextWindow(session_id="s", size=20_000)
-
-    async def ask() -> None:
-        await window.add({"role": "tool", "tool_call_id": "c", "content": LOG * 20})
-        await window.prepare()
-
-    with pytest.warns(UserWarning, match="no offloader") as caught:
-        asyncio.run(ask())
-    assert [warning.filename for warning in caught] == [__file__]
-
-
-async def test_without_an_offloader_texts_are_cut_and_media_stay() -> None:
-    note, picture = text("exit code 1"), image()
-    with pytest.warns(UserWarning, match="no offloader"):
-        found = await prepared(None, note, text(LOG), picture)
-    assert found[0] is note
-    assert found[2] is picture
-    assert LOG.startswith(found[1]["text"].partition("\n<<<TRUNCATED>>>")[0])
-    pictures = [image(PNG + bytes([number])) for number in range(4)]
-    with pytest.warns(UserWarning, match="no offloader"):
-        assert await prepared(None, *pictures) == pictures
-
-
-class TextsAlone:
-    """An offloader of two methods: nobody knows what it does with media."""
-
-    async def offload_context(self, session_id: str, msgs: list[Any], **_: Any) -> str:
-        return f"bucket/{session_id}"
-
-    async def offload_tool_result(self, session_id: str, tool_result: Any, **_: Any) -> str:
-        return f"bucket/{session_id}/{tool_result.id}"
-
-
-async def test_media_stay_where_nobody_says_that_they_are_kept() -> None:
-    pictures = [image(PNG + bytes([number])) for number in range(4)]
-    found = await prepared(TextsAlone(), text(LOG), *pictures)
-    assert found[1:] == pictures
-    assert "bucket/s/t" in found[0]["text"]
-
-
-async def test_an_event_tells_what_left_and_what_stands_there() -> None:
-    events: list[Any] = []
-    window = ContextWindow(
-        offloader=MemoryWorkspace(), session_id="s", config=CONFIG, on_event=events.append, dialect="anthropic"
-    )
-    for message in (CALL, answered(text("note"), text(LOG), document())):
-        await window.add(message)
-    await window.prepare()
-    (event,) = events
-    assert isinstance(event, ResultOffloaded)
-    assert (event.tool, event.path) == ("survey", "memory:///sessions/s/tool_result-t.txt")
-    document_tokens = count_part(ANTHROPIC.view({"role": "user", "content": [document()]}).parts[0], COUNTER)
-    assert event.tokens == COUNTER.count(LOG) + document_tokens
-    assert event.stub.count("[document: pdf") == event.stub.count("[Tool result offloaded") == 1
-    assert event.stub_tokens == COUNTER.count(event.stub)
-
-
 async def test_openai_results_of_several_blocks_are_offloaded_too() -> None:
     note, log = text("exit code 1"), text(LOG)
     url = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(PNG).decode()}"}}
     message = {"role": "tool", "tool_call_id": "t", "content": [note, log, url]}
     call = {"id": "t", "type": "function", "function": {"name": "survey", "arguments": "{}"}}
-    window = ContextWindow(offloader=MemoryWorkspace(), session_id="s", config=CONFIG)
+    window = await ContextWindow.open(MemoryWorkspace(), "s", config=CONFIG)
     for each in ({"role": "assistant", "content": None, "tool_calls": [call]}, message):
         await window.add(each)
     found = (await window.prepare())[-1]["content"]
     assert found[0] is note
     assert found[2] is url
     assert found[1]["text"].startswith("[Tool result offloaded")
-
-
-async def test_a_pasted_document_is_offloaded_by_hand_and_the_question_beside_it_stays(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path)
-    window = ContextWindow(offloader=workspace, session_id="s", config=CONFIG)
-    question, paste = text("What is the depth at line 700?"), text(LOG)
-    message = {"role": "user", "content": [question, paste, document()]}
-    await window.add(message, offload=True)
-    (found,) = await window.prepare()
-    assert message["content"] == [question, paste, document()]
-    assert found["content"][0] is question
-    assert found["content"][1]["text"].startswith("[Tool result offloaded")
-    assert found["content"][2]["text"].startswith("[document: pdf, chart.pdf, ")
-    whole = tmp_path / "sessions/s/tool_result-message-0.txt"
-    assert whole.read_text(encoding="utf-8") == f"{question['text']}\n{LOG}"
-    assert await window.prepare() == [found]
-    resumed = await ContextWindow.resume(workspace, "s")
-    assert await resumed.prepare() == [found]
-    assert not verify(workspace).findings
-
-
-async def test_a_long_text_is_offloaded_by_hand_and_a_short_one_stays() -> None:
-    window = ContextWindow(offloader=MemoryWorkspace(), session_id="s", config=CONFIG)
-    short = {"role": "user", "content": "How deep is it?"}
-    await window.add({"role": "user", "content": LOG}, offload=True)
-    await window.add(short, offload=True)
-    await window.add({"role": "assistant", "content": LOG, "reasoning_content": "Hm."}, offload=True)
-    await window.add({"role": "user", "content": LOG})
-    long, same, said, whole = await window.prepare()
-    assert isinstance(long["content"], str)
-    assert COUNTER.count(long["content"]) <= CONFIG.preview_tokens
-    assert same is short
-    assert said["content"].startswith("[Tool result offloaded")
-    assert said["reasoning_content"] == "Hm."
-    assert whole["content"] == LOG
-
-
-async def test_a_result_is_offloaded_by_hand_below_its_limit() -> None:
-    window = ContextWindow(offloader=MemoryWorkspace(), session_id="s", config=CONFIG)
-    await window.add(CALL)
-    await window.add(answered(text(LOG[:5_000])), offload=True)
-    assert content_of(await window.prepare())[0]["text"].startswith("[Tool result offloaded")
 
 
 async def test_an_agents_text_that_looks_like_a_placeholder_is_a_text(tmp_path: Path) -> None:

@@ -124,31 +124,31 @@ def test_a_span_leads_from_a_call_to_a_result_of_its_id(conversation: list[Messa
 
 
 @settings(max_examples=200)
-@given(counted, st.integers(0, 300), st.integers(0, 12))
+@given(counted, st.integers(0, 300))
 def test_a_plan_parts_no_pair_and_keeps_what_it_says(
-    found: tuple[list[Message], list[int]], max_kept_tokens: int, at_least: int
+    found: tuple[list[Message], list[int]], max_kept_tokens: int
 ) -> None:
     conversation, counts = found
-    decided = plan(conversation, counts, max_kept_tokens=max_kept_tokens, at_least=at_least)
+    decided = plan(conversation, counts, max_kept_tokens=max_kept_tokens)
 
     assert not _parts_a_pair(conversation, decided.cut)
-    assert decided.cut == 0 or at_least <= decided.cut < len(conversation)
+    assert decided.cut == 0 or decided.cut < len(conversation)
     assert decided.archived_tokens == sum(counts[: decided.cut])
     assert decided.kept_tokens == sum(counts[decided.cut :])
     assert decided.reason
 
 
 @settings(max_examples=200)
-@given(counted, st.integers(0, 300), st.integers(0, 12))
+@given(counted, st.integers(0, 300))
 def test_a_plan_keeps_within_the_limit_where_any_cut_does(
-    found: tuple[list[Message], list[int]], max_kept_tokens: int, at_least: int
+    found: tuple[list[Message], list[int]], max_kept_tokens: int
 ) -> None:
     conversation, counts = found
-    decided = plan(conversation, counts, max_kept_tokens=max_kept_tokens, at_least=at_least)
+    decided = plan(conversation, counts, max_kept_tokens=max_kept_tokens)
     newest = max((at for at, message in enumerate(conversation) if message.role == "assistant"), default=0)
     turn = conversation[newest:]
     coming_in = {newest + cut for cut in {*legal_cuts(turn, hold_pending=False)} - {*legal_cuts(turn)}}
-    cuts = [cut for cut in legal_cuts(conversation, hold_pending=False) if cut >= at_least and cut not in coming_in]
+    cuts = [cut for cut in legal_cuts(conversation, hold_pending=False) if cut not in coming_in]
     fitting = [cut for cut in cuts if sum(counts[cut:]) <= max_kept_tokens]
     holding = [cut for cut in fitting if cut in legal_cuts(conversation)]
 
@@ -257,12 +257,6 @@ def test_a_call_that_is_never_answered_does_not_hold_all_that_follows_it() -> No
 def test_a_call_of_the_newest_answer_stays_while_its_results_come_in() -> None:
     conversation = [said(), said("assistant"), calling("a"), answering("b")]  # "b" answers nobody
     assert plan(conversation, [10] * 4, max_kept_tokens=5).cut == 2
-
-
-def test_what_is_archived_already_leaves_even_if_less_would_do() -> None:
-    assert plan([said()] * 5, [10] * 5, max_kept_tokens=1_000).cut == 1
-    assert plan([said()] * 5, [10] * 5, max_kept_tokens=1_000, at_least=3).cut == 3
-    assert plan([said()] * 5, [10] * 5, max_kept_tokens=1_000, at_least=5).cut == 0
 
 
 @each_third

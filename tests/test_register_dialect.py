@@ -94,25 +94,24 @@ def soundings(rounds: int) -> list[dict[str, Any]]:
 
 async def test_a_session_of_it_is_offloaded_archived_rendered_and_resumed(tmp_path: Path) -> None:
     workspace, talk = LocalWorkspace(tmp_path), soundings(6)
-    window = ContextWindow(session_id="s1", offloader=workspace, size=3_000)
+    window = await ContextWindow.open(workspace, "s1", size=3_000)
     for message in talk:
         await window.add(message)
-        prepared = await window.prepare()
+    prepared = await window.prepare()
     assert [detect(message).name for message in prepared] == ["harbour"] * len(prepared)
     (newest,) = dialect_named("harbour").view(prepared[-1]).results
     assert newest.text.startswith("[Tool result offloaded: ")
     assert talk[3]["reports"][0]["text"].startswith("buoy 0-0: 0 fathoms"), "the caller's message is not changed"
 
-    archived = (await workspace.load_window("s1")).first
-    assert archived > 0
-    stored = await workspace.load_messages("s1", 0, archived)
-    assert {name for name, _ in stored} == {"harbour"}
+    stored = workspace.stored("s1")
+    assert stored.state.places
+    assert all(detect(line.value).name == "harbour" for line in stored.lines())
     transcript = next(tmp_path.rglob("*.md")).read_text("utf-8")
     assert "Sound the channel 0." in transcript
     assert "### call sonar c0" in transcript
     assert not verify(workspace).findings
 
-    resumed = await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")
+    resumed = await ContextWindow.open(LocalWorkspace(tmp_path), "s1")
     assert await resumed.prepare() == prepared
     await resumed.add({"from": "harbour", "says": "Make fast."})
     assert (await resumed.prepare())[-1] == {"from": "harbour", "says": "Make fast."}
@@ -167,12 +166,12 @@ def test_a_name_that_is_taken_is_refused() -> None:
 async def test_without_it_a_session_is_refused_with_the_dialects_that_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window = ContextWindow(session_id="s1", offloader=LocalWorkspace(tmp_path), size=3_000)
+    window = await ContextWindow.open(LocalWorkspace(tmp_path), "s1", size=3_000)
     for message in soundings(1):
         await window.add(message)
     await window.prepare()
     monkeypatch.setattr(registry, "_registered", {})
     with pytest.raises(MessageError, match=r"known dialect \(agentscope, anthropic, bedrock, openai"):
-        await ContextWindow.resume(LocalWorkspace(tmp_path), "s1")
+        await ContextWindow.open(LocalWorkspace(tmp_path), "s1")
     with pytest.raises(ConfigError, match="'harbour' is not known"):
-        ContextWindow(session_id="s2", offloader=LocalWorkspace(tmp_path), size=3_000, dialect="harbour")
+        await ContextWindow.open(LocalWorkspace(tmp_path), "s2", size=3_000, dialect="harbour")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from buoyline import LocalWorkspace
 from buoyline.errors import BuoylineError, ConfigError
 from buoyline.lookups import Answer, grep, read, search, sources
-from buoyline.maintenance.gc import Retention, collect
+from buoyline.maintenance.gc import collect
 from buoyline.maintenance.verify import verify
 from buoyline.tokens import default_counter
 from buoyline.workspace import layout
@@ -193,7 +193,7 @@ def test_what_is_removed_is_no_longer_found(tmp_path: Path) -> None:
     for file in (tmp_path / "sessions").glob("*/tool_result-c1.txt"):
         file.unlink()
     assert "row-0042" not in search(workspace, "row-0042").text.partition("\n")[2]
-    collect(workspace, Retention(max_age_s=0), grace_s=0, dry_run=False)
+    collect(workspace, older_than_s=0, grace_s=0, dry_run=False)
     assert not any(b"staging" in file.read_bytes() for file in (tmp_path / layout.SEARCH).glob("*"))
 
 
@@ -228,7 +228,6 @@ def test_what_cannot_be_is_refused(workspace: LocalWorkspace, lookup: Any) -> No
     refused: list[dict[str, Any]] = [
         {"start": 0},
         {"max_tokens": 3},
-        {"path": []},
         {"session": ""},
         {"counter": "gpt-4o"},
     ]

@@ -19,9 +19,9 @@ from thirds import STEP, each_third
 
 from buoyline.errors import ConfigError, CorruptError, LockTimeout, StaleWindowError, StorageError
 from buoyline.offloader.protocol import StoredFile
-from buoyline.store.disk import Disk
-from buoyline.store.session import Session
-from buoyline.store.state import ContextRecord, NewForm, NewLine
+from buoyline.workspace.disk import Disk
+from buoyline.workspace.session import Session
+from buoyline.workspace.state import ContextRecord, NewForm, NewLine
 
 LOGS = ("context.jsonl", "state.jsonl", "summaries.jsonl")
 
@@ -493,9 +493,9 @@ def test_a_write_that_could_not_be_undone_makes_the_window_open_again(
 WRITER = """
 import sys
 from pathlib import Path
-from buoyline.store.disk import Disk
-from buoyline.store.session import Session
-from buoyline.store.state import NewLine
+from buoyline.workspace.disk import Disk
+from buoyline.workspace.session import Session
+from buoyline.workspace.state import NewLine
 
 root, name = sys.argv[1:]
 session, number = Session(Disk(Path(root), durable=False), "s1"), 0

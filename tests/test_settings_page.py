@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, ToolRule, errors
-from buoyline.window import WindowOptions
+from buoyline.window import WindowSettings
 
 PAGE = (Path(__file__).parent.parent / "docs" / "settings.md").read_text("utf-8")
 IN_WORDS = {"the five fields", "a heading a field", "a prompt", "no limit", "a tenth for cached input"}
@@ -35,13 +35,13 @@ def spelled(default: object) -> set[str]:
     return {repr(default)}
 
 
-@pytest.mark.parametrize("described", [ContextConfig, ToolRule, ContextWindow, LocalWorkspace])
+@pytest.mark.parametrize("described", [ContextConfig, ToolRule, ContextWindow.open, LocalWorkspace])
 def test_every_parameter_stands_there_with_its_default(described: Callable[..., Any]) -> None:
     parameters = dict(inspect.signature(described).parameters)
-    if parameters.pop("advanced", None):
-        options = WindowOptions.__annotations__
+    if parameters.pop("settings", None):
+        options = WindowSettings.__annotations__
         parameters |= {name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in options}
-    shown = rows(f"`{described.__name__}`")
+    shown = rows(f"`{described.__qualname__}`")
     assert set(shown) == set(parameters)
     for name, parameter in parameters.items():
         if parameter.default is NEEDED:

@@ -2,7 +2,9 @@
 
 import asyncio
 import sys
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,14 @@ from hypothesis import strategies as st
 from buoyline.errors import CorruptError, RedactionError, ToolOutputError
 from buoyline.messages import Json, Media, Opaque, Text, ToolResult
 from buoyline.previews.source import decoded, readable_lines
-from buoyline.store import streams
-from buoyline.store.blobs import get_blob, put_blob
-from buoyline.store.disk import Disk, Status
-from buoyline.store.documents import document_names, ensure_workspace, read_document, write_document
-from buoyline.store.memory import MemoryDisk
-from buoyline.store.redaction import Redaction
-from buoyline.store.results import Results
+from buoyline.workspace import streams
+from buoyline.workspace.blobs import get_blob, put_blob
+from buoyline.workspace.disk import Disk, Status
+from buoyline.workspace.documents import document_names, ensure_workspace, read_document, write_document
+from buoyline.workspace.memory import MemoryDisk
+from buoyline.workspace.redaction import Redaction
+from buoyline.workspace.results import Results
+from buoyline.workspace.session import Session
 
 SESSION = "sessions/s"
 TEXTS = st.text(st.characters(codec="utf-8") | st.sampled_from("\n\r\x00\u2028\ud800"), max_size=60)
@@ -31,11 +34,7 @@ def disk(tmp_path: Path) -> Disk:
 
 
 def results_on(disk: Disk) -> Results:
-    def prepare() -> None:
-        ensure_workspace(disk)
-        disk.make_directory(SESSION)
-
-    return Results(disk, SESSION, prepare=prepare, shown=disk.path)
+    return Session(disk, "s").results
 
 
 def result(text: str, call_id: str = "c1") -> ToolResult:
@@ -165,7 +164,9 @@ async def test_after_an_error_the_part_before_it_is_kept_if_asked_for(disk: Disk
     if not keep:
         with pytest.raises(OSError, match="the tool died"):
             await collected(disk, failing())
-        assert not list(disk.entries(SESSION, unfinished=True))
+        assert not [
+            name for name in disk.entries(SESSION, unfinished=True) if name.startswith((".tmp-", "tool_result-"))
+        ]
         return
     found = await collected(disk, failing(), keep_partial=True)
     assert isinstance(found.error, OSError)
@@ -242,3 +243,16 @@ def done(disk: Disk, step: str, name: str, *given: Any) -> object:
     except OSError as error:
         return type(error), error.errno
     return (found.size, found.is_file) if isinstance(found, Status) else found
+
+
+def test_writers_that_store_other_results_of_one_id_at_once_lose_none(disk: Disk) -> None:
+    start, texts = threading.Barrier(4), [f"text {number}" for number in range(4)]
+
+    def store(call_id: str, text: str) -> str:
+        start.wait()
+        return results_on(disk).store(ToolResult(call_id, "", (Text(text),))).name
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(30):
+            names = pool.map(store, [f"c{number}"] * 4, texts)
+            assert [disk.read(f"{SESSION}/{name}").decode() for name in names] == texts

@@ -48,7 +48,7 @@ from buoyline.integrations.strands import (
     WorkspaceConversationManager,
     WorkspaceOffloader,
 )
-from buoyline.management import Registry
+from buoyline.management.registry import put
 from buoyline.window import ContextManaged
 
 
@@ -89,9 +89,9 @@ async def test_a_manager_of_a_users_own_archives_what_it_removes(tmp_path: Path)
         await agent.invoke_async(f"question {number}")
     assert len(history(agent)) == 10
     assert manager.removed_message_count == 14
-    left = await archived(workspace)
+    left = archived(workspace)
     assert [text for text in texts([*left, *history(agent)]) if text != "ok"] == [f"question {n}" for n in range(12)]
-    resumed = await ContextWindow.resume(workspace, SESSION)
+    resumed = await ContextWindow.open(workspace, SESSION)
     assert bare(resumed.messages) == bare(history(agent))
 
 
@@ -224,7 +224,7 @@ def test_each_hook_of_a_document_fires_when_it_is_due_and_says_so(tmp_path: Path
 def test_one_call_may_name_its_own_document(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path)
     six = {"hooks": {"pre_llm": [{"type": "SlidingWindowManager", "config": {"max_messages": 6}}]}}
-    Registry(workspace).put(six, "six")
+    put(six, workspace, "six")
     agent = agent_with(WorkspaceConversationManager(workspace, management="tool-heavy"), messages=talk(30))
     agent("first")
     agent("second", invocation_state={"context_management": "six"})
@@ -379,7 +379,7 @@ async def test_an_agent_of_500_turns_that_is_killed_four_times_loses_nothing(kin
         assert_valid(json.loads(line))
     session = tmp_path / "w/sessions/s1"
     async with LocalWorkspace(tmp_path / "w") as workspace:
-        window = await ContextWindow.resume(workspace, "s1")
+        window = await ContextWindow.open(workspace, "s1")
         kept = json.dumps(window.messages) + (session / "transcript.md").read_text("utf-8")
     kept += "".join(path.read_text("utf-8") for path in session.glob("tool_result-*.txt"))
     numbers = {int(line.split()[1]) for line in (tmp_path / "done.txt").read_text("utf-8").splitlines()}

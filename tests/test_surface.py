@@ -13,7 +13,7 @@ import pytest
 from page_blocks import ROOT, blocks_of
 
 import buoyline
-from buoyline.watching.events import WorkspaceEvent
+from buoyline.watching import WorkspaceEvent
 from buoyline.window import Event
 
 pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
@@ -22,7 +22,7 @@ pytest.importorskip("strands", reason="strands is an extra for tests")
 PACKAGE = ROOT / "src" / "buoyline"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-MODULES = ("errors", "inspect.costs", "inspect.telemetry", "window.tool", "watching.events")
+MODULES = ("errors", "inspect.costs", "inspect.telemetry", "management.registry", "watching")
 """The modules that pages import from, besides the packages."""
 
 MAX_NAMES = 40
@@ -52,7 +52,7 @@ def imported_in(page: Path) -> Iterator[tuple[str, str]]:
                     yield from ((node.module or "", alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize(("page", "union"), [("events.md", Event), ("watching.md", WorkspaceEvent)])
+@pytest.mark.parametrize(("page", "union"), [("window.md", Event), ("watching.md", WorkspaceEvent)])
 def test_every_event_is_in_a_table_of_events(page: str, union: Any) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
     assert [cls.__name__ for cls in get_args(union) if f"| `{cls.__name__}` | " not in text] == []

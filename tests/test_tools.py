@@ -13,13 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from buoyline.compression import ContextConfig
 from buoyline.errors import ConfigError, InvalidNameError
 from buoyline.lookups import Tool, lookup_tools
-from buoyline.lookups.tools import LOOKUP_RULES
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
-from buoyline.window.tool import compress_tool
 from buoyline.workspace import LocalWorkspace
 
 NAMES = ["read", "grep", "search"]
@@ -34,7 +31,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> LocalWorkspace:
     async def fill() -> None:
         async with made:
             for session in ("s1", "s2"):
-                await made.archive(session, [{"role": "user", "content": f"secret of {session}"}])
+                await made.offload_context(session, [{"role": "user", "content": f"secret of {session}"}])
                 result = {"role": "tool", "tool_call_id": "c1", "content": json.dumps({"rows": rows, "of": session})}
                 await made.offload_tool_result(session, result)
 
@@ -70,9 +67,9 @@ def test_definitions_are_what_the_providers_take(workspace: LocalWorkspace) -> N
         assert tool.anthropic()["input_schema"] == tool.openai()["function"]["parameters"]
 
 
-def test_the_schema_of_a_tool_is_a_plain_dict_of_its_own(workspace: LocalWorkspace) -> None:
-    window = ContextWindow(offloader=workspace, session_id="s1", size=8_000)
-    offered = [[*lookup_tools(workspace), compress_tool(window)] for _ in range(2)]
+async def test_the_schema_of_a_tool_is_a_plain_dict_of_its_own(tmp_path: Path) -> None:
+    window = await ContextWindow.open(tmp_path, "s1", size=8_000)
+    offered = [window.tools() for _ in range(2)]
     for tool, again in zip(*offered, strict=True):
         assert type(tool.parameters) is dict  # the OpenAI Agents SDK drops a tool with any other mapping, silently
         assert json.loads(json.dumps(tool.parameters)) == tool.parameters
@@ -177,22 +174,6 @@ def test_an_agent_of_one_session_sees_no_other(workspace: LocalWorkspace) -> Non
     assert "secret of s2" in _ask(workspace, "grep", None, pattern="secret")
 
 
-def test_a_function_says_at_each_call_whose_session_is_meant(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path / "w", durability="off")
-    for session in ("a", "b"):
-        result = {"role": "tool", "tool_call_id": "c1", "content": f"of session {session}\n"}
-        asyncio.run(workspace.offload_tool_result(session, result))
-    current: Any = "a"
-    tool = lookup_tools(workspace, lambda: current)[0]
-    assert "of session a" in asyncio.run(tool.call(path="c1"))
-    current = "b"
-    assert "of session b" in asyncio.run(tool.call(path="c1"))
-    for unknown in (None, ""):
-        current = unknown  # would else reach every session
-        with pytest.raises(InvalidNameError):
-            asyncio.run(tool.call(path="c1"))
-
-
 def test_a_session_that_has_offloaded_nothing_is_no_error(workspace: LocalWorkspace) -> None:
     for name, arguments in [("read", {"path": "x"}), ("grep", {"pattern": "x"})]:
         assert _ask(workspace, name, "s3", **arguments) == "[Nothing was archived or offloaded in this session yet.]\n"
@@ -216,9 +197,3 @@ def test_the_names_of_tools_may_have_a_prefix(workspace: LocalWorkspace) -> None
     assert [tool.name for tool in tools] == [f"archive_{name}" for name in NAMES]
     assert "archive_grep has no" not in asyncio.run(tools[1].call(pattern="secret"))
     assert "archive_grep: has no argument" in asyncio.run(tools[1].call(pattern="x", else_=1))
-
-
-def test_the_rules_for_lookups_name_every_tool_that_there_is(workspace: LocalWorkspace) -> None:
-    assert {tool.name for tool in lookup_tools(workspace)} <= set(LOOKUP_RULES)
-    assert {rule.offload for rule in LOOKUP_RULES.values()} == {"never"}
-    assert ContextConfig(tool_rules=LOOKUP_RULES).rule_for("grep").offload == "never"

@@ -61,11 +61,6 @@ def test_every_reader_counts_the_same_lines_none_of_them_long(conversation: list
         assert all(len(line) <= 1_000 for line in lines)
 
 
-@given(st.lists(messages, max_size=3))
-def test_a_transcript_is_the_same_each_time(conversation: list[Message]) -> None:
-    assert _rendered(*conversation) == _rendered(*conversation)
-
-
 @given(st.lists(messages, min_size=1, max_size=4), st.integers(0, 1_000))
 def test_each_message_has_a_heading_with_its_number_and_ends_in_an_empty_line(
     conversation: list[Message], first: int
@@ -100,10 +95,6 @@ def test_a_result_is_named_after_the_tool_of_its_call() -> None:
     assert _rendered(call, result)[1] == [f"## 1 tool · read · {TIME}", "### result read c1", "done", ""]
 
 
-def test_text_stands_as_it_is_without_any_escaping_of_markup() -> None:
-    assert _body(Text("# <b>*a*</b>\n\n| x |\n")) == ["# <b>*a*</b>", "", "| x |"]
-
-
 def test_reasoning_is_set_apart() -> None:
     assert _body(Reasoning("Hm.\nYes."), Text("Done.")) == [
         "(reasoning)",
@@ -130,11 +121,6 @@ def test_a_call_shows_its_arguments_by_name() -> None:
 @pytest.mark.parametrize("found", ['{"a": ', "[1, 2]", "plain", "[" * 100_000], ids=lambda found: found[:10])
 def test_arguments_that_are_no_object_stand_as_they_are(found: str) -> None:
     assert "".join(line.removeprefix("\u2026 ") for line in _body(ToolCall("c", "f", found))[1:]) == found
-
-
-def test_a_call_without_arguments_is_its_heading() -> None:
-    assert _body(ToolCall("", "f", "{}")) == ["### call f"]
-    assert _body(ToolCall("", "f", "")) == ["### call f"]
 
 
 def test_a_failed_result_says_so() -> None:
@@ -180,16 +166,6 @@ def test_an_offloaded_result_stands_by_its_path_and_not_again() -> None:
             "",
         ]
     ]
-
-
-def test_each_text_block_may_be_a_stub() -> None:
-    asked: list[str] = []
-    render([Message("tool", (ToolResult("c", "", (Text("a"), Text("b"))),))], 0, [TIME], asked.append)
-    assert asked == ["a", "b"]
-
-
-def test_a_message_that_says_nothing_is_its_heading() -> None:
-    assert _rendered(Message("assistant", ())) == [[f"## 0 assistant · {TIME}", ""]]
 
 
 def test_recorded_sessions_are_rendered_for_every_reader(shared_data: Path) -> None:

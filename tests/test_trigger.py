@@ -13,7 +13,7 @@ from buoyline.errors import ConfigError
 
 async def largest_request(config: ContextConfig | None, size: int) -> int:
     """Return the most tokens of a request in a long conversation; its kept messages take up to a tenth of *size*."""
-    window = ContextWindow(session_id="s1", offloader=MemoryWorkspace(), size=size, config=config)
+    window = await ContextWindow.open(MemoryWorkspace(), "s1", size=size, config=config)
     largest = 0
     for turn in range(150):
         await window.add({"role": "user", "content": f"{turn}: {words(300)}"})
@@ -36,10 +36,12 @@ async def test_with_auto_12_000_tokens_are_added_to_what_a_compaction_leaves_or_
 
 async def test_another_process_goes_on_with_auto() -> None:
     workspace, config = MemoryWorkspace(), ContextConfig(trigger_ratio="auto")
-    window = ContextWindow(session_id="s1", offloader=workspace, config=config)
+    window = await ContextWindow.open(workspace, "s1", config=config)
     await window.add({"role": "user", "content": "hello"})
-    await window.prepare()
-    assert (await ContextWindow.resume(workspace, "s1")).config == config
+    await window.compress(before=1)
+    settings = workspace.stored("s1").state.settings
+    assert settings is not None
+    assert settings["config"]["trigger_ratio"] == "auto"
 
 
 def test_another_word_is_no_trigger() -> None:

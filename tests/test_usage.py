@@ -1,12 +1,9 @@
 """Reading what providers say a request took."""
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from buoyline.errors import UsageError
 from buoyline.tokens.usage import Usage, model_of, usage_of
@@ -97,31 +94,16 @@ def test_usage_of_the_providers_own_objects_is_read(module: str, name: str, cont
     assert (usage.input_tokens, usage.output_tokens, usage.cached_tokens) == (1_000, 20, 900)
 
 
-@pytest.mark.parametrize("response", RESPONSES.values(), ids=RESPONSES.keys())
-def test_usage_is_read_with_what_was_cached_and_without_what_is_not_sent_again(response: object) -> None:
-    usage = usage_of(response)
-    assert usage is not None
-    assert (usage.input_tokens, usage.output_tokens) == (1_000, 20)
+CACHED = {
+    **dict.fromkeys(("openai json", "openai usage", "gemini json", "langchain"), (900, 0)),
+    **dict.fromkeys(("anthropic json", "anthropic usage", "litellm"), (900, 97)),
+    "bedrock": (997, 0),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "cached", "written"),
-    [
-        ("openai json", 900, 0),
-        ("openai usage", 900, 0),
-        ("anthropic json", 900, 97),
-        ("anthropic usage", 900, 97),
-        ("bedrock", 997, 0),
-        ("gemini json", 900, 0),
-        ("gemini object", 0, 0),
-        ("langchain", 900, 0),
-        ("litellm", 900, 97),
-    ],
-)
-def test_tokens_read_from_a_cache_and_written_to_one_are_known(name: str, cached: int, written: int) -> None:
-    usage = usage_of(RESPONSES[name])
-    assert usage is not None
-    assert (usage.cached_tokens, usage.cache_write_tokens) == (cached, written)
+@pytest.mark.parametrize("name", RESPONSES)
+def test_usage_is_read_with_what_was_cached_and_without_what_is_not_sent_again(name: str) -> None:
+    assert usage_of(RESPONSES[name]) == Usage(1_000, 20, *CACHED.get(name, (0, 0)))
 
 
 def test_no_more_tokens_are_cached_than_were_sent() -> None:
@@ -153,55 +135,14 @@ def test_the_first_event_of_a_stream_has_no_output_yet() -> None:
 @pytest.mark.parametrize(
     ("response", "says"),
     [
-        ({"role": "assistant", "content": "yes"}, "dict holds none; pass the response of the provider"),
-        ("1000", "str holds none"),
-        (1_000, "int holds none"),
-        ([], "list holds none"),
-        ({"usage": {"total_tokens": 5}}, r"dict has no form that is known; pass Usage\(input_tokens, output_tokens\)"),
-        ({"usage": 5}, "int has no form that is known"),
+        ({"role": "assistant", "content": "yes"}, "dict has none that is known; pass the response of the provider"),
+        ({"usage": {"total_tokens": 5}}, "dict has none that is known"),
+        ({"usage": 5}, "int has none that is known"),
         ({"prompt_tokens": -1}, "prompt_tokens is -1, below 0"),
-        ({"input_tokens": 10, "cache_read_input_tokens": -3}, "cache_read_input_tokens is -3, below 0"),
-        ({"prompt_tokens": 1.5}, r"prompt_tokens is 1\.5, no whole number"),
         ({"prompt_tokens": True}, "prompt_tokens is True, no whole number"),
-        ({"prompt_tokens": "12"}, "prompt_tokens is '12', no whole number"),
         ({"inputTokens": 1, "outputTokens": float("nan")}, "outputTokens is nan, no whole number"),
     ],
 )
 def test_what_is_no_usage_is_refused(response: object, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         usage_of(response)
-
-
-@pytest.mark.parametrize("tokens", [-1, 0.5, None, "7", True])
-def test_a_usage_has_whole_numbers(tokens: Any) -> None:
-    with pytest.raises(UsageError, match="input_tokens is"):
-        Usage(tokens)
-    with pytest.raises(UsageError, match="output_tokens is"):
-        Usage(1, tokens)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["usage", "usage_metadata", "prompt_tokens", "input_tokens", "outputTokens", "inputTokens", "x"]
-            ),
-            inner,
-            max_size=4,
-        )
-    ),
-    max_leaves=10,
-)
-
-
-@given(json_values)
-def test_whatever_is_passed_is_read_or_refused_and_never_changed(value: object) -> None:
-    before = json.dumps(value)
-    try:
-        usage = usage_of(value)
-    except UsageError:
-        usage = None
-    assert usage is None or min(usage.input_tokens, usage.output_tokens) >= 0
-    assert json.dumps(value) == before

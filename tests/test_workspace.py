@@ -1,351 +1,364 @@
-"""What a workspace keeps, seen through its own interface and behind its back."""
+"""A workspace as agents call it: whole batches, results and payloads in files, in a folder that others use, too."""
 
 import asyncio
 import base64
+import errno
 import hashlib
-import json
 import os
 import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import every_fault
+from thirds import STEP, each_third
 
 from buoyline.errors import (
-    ConflictError,
+    BuoylineError,
+    ConfigError,
     CorruptError,
     FormatVersionError,
     InvalidNameError,
     MessageError,
     NotFoundError,
-    SessionExistsError,
+    RedactionError,
     StorageError,
+    WorkspaceFull,
 )
 from buoyline.messages import Text, ToolResult
-from buoyline.workspace import LocalWorkspace
+from buoyline.workspace.disk import Disk
+from buoyline.workspace.state import NewLine
+from buoyline.workspace.workspace import LocalWorkspace, MemoryWorkspace, Workspace
 
-PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(64))
+PICTURE = bytes(range(256))
+SEEN = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(PICTURE).decode()}}
 
 
 def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def image_message() -> dict[str, Any]:
-    url = "data:image/png;base64," + base64.b64encode(PNG).decode()
-    return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+def at(workdir: Path, **options: Any) -> LocalWorkspace:
+    return LocalWorkspace(workdir, **({"durability": "off"} | options))
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> LocalWorkspace:
-    return LocalWorkspace(tmp_path / "w", durability="off")
+@pytest.fixture(params=["on disk", "in memory"])
+def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Workspace:
+    return at(tmp_path / "w") if request.param == "on disk" else MemoryWorkspace()
 
 
-def context(workspace: LocalWorkspace, session: str = "s1") -> list[Any]:
-    path = workspace.workdir / "sessions" / session / "context.jsonl"
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
+def messages(workspace: Workspace, session_id: str = "s1") -> list[dict[str, Any]]:
+    session = workspace.stored(session_id)
+    return [session.with_payloads(line) for line in session.read(range(session.state.end))]
 
 
-async def stored(workspace: LocalWorkspace, session: str = "s1") -> list[Any]:
-    return [message for _, message in await workspace.load_messages(session, 0, 1 << 30)]
+def text_of(workspace: Workspace, reference: str) -> str:
+    return workspace.disk.read(reference.removeprefix(f"{workspace.roots[0]}/")).decode("utf-8")
 
 
-async def test_an_archived_message_is_its_own_json_with_nothing_added(workspace: LocalWorkspace) -> None:
-    message = {"role": "user", "content": "größer \u2028 \ud83d than", "custom": {"z": 1, "a": [2.5, None]}}
-    path = await workspace.offload_context("s1", [message])
-
-    assert path == str(workspace.workdir / "sessions" / "s1" / "context.jsonl")
-    assert context(workspace) == [message]
-    assert list(context(workspace)[0]) == list(message)
+# What is stored comes back.
 
 
-async def test_messages_come_back_in_order_and_equal(workspace: LocalWorkspace) -> None:
-    messages = [user(str(number)) for number in range(20)]
-    for start in range(0, 20, 3):
-        await workspace.offload_context("s1", messages[start : start + 3])
+async def test_messages_come_back_as_they_were_and_read_well_in_the_transcript(workspace: Workspace) -> None:
+    batch = [
+        {"role": "user", "content": [{"type": "text", "text": "look"}, SEEN]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "found\x1b[2J"}]},
+    ]
+    async with workspace:
+        path = await workspace.offload_context("s1", batch)
+    assert messages(workspace) == batch
+    assert base64.b64encode(PICTURE).decode() not in text_of(workspace, path)
+    assert hashlib.sha256(workspace.disk.read("data/" + workspace.disk.entries("data")[0])).hexdigest() in text_of(
+        workspace, path
+    )
+    session = workspace.stored("s1")
+    transcript = session.disk.read(f"{session.name}/transcript.md").decode("utf-8").splitlines()
+    first, second = (line.line for line in session.read([0, 1]))
+    assert session.transcript_starts() == [first, second]
+    assert transcript[first - 1].startswith("## 0 user")
+    assert transcript[second - 1].startswith("## 1 tool")
+    assert "found\\x1b[2J" in transcript
+    assert session.state.live == []
 
-    assert await stored(workspace) == messages
-    assert [m for _, m in await workspace.load_messages("s1", 4, 9)] == messages[4:9]
+
+async def test_a_thing_that_is_no_message_is_named_by_its_position_and_writes_nothing(workspace: Workspace) -> None:
+    for wrong in (7, {"no": "role"}, {"role": "user", "content": float("nan")}):
+        with pytest.raises(MessageError, match=r"^message 1: "):
+            await workspace.offload_context("s1", [user("one"), wrong])
+    with pytest.raises(NotFoundError, match="no session 's1'"):
+        workspace.stored("s1")
+    with pytest.raises(MessageError):
+        await workspace.offload_tool_result("s1", {"no": "result"})
 
 
-async def test_a_payload_becomes_a_file_that_sha256sum_verifies_and_comes_back_equal(
-    workspace: LocalWorkspace,
-) -> None:
-    message = image_message()
-    await workspace.offload_context("s1", [message, message])
-
-    name = f"data/{hashlib.sha256(PNG).hexdigest()}.png"
-    assert (workspace.workdir / name).read_bytes() == PNG
-    assert [path.name for path in (workspace.workdir / "data").iterdir()] == [name.removeprefix("data/")]
-    assert context(workspace)[0]["content"][0]["image_url"]["url"] == f"workspace:///{name}"
-    assert await stored(workspace) == [message, message]
+async def test_a_batch_with_ids_that_is_offloaded_again_is_stored_once(workspace: Workspace) -> None:
+    batch = [user("yes") | {"id": "m1"}, user("no") | {"id": "m2"}]
+    for _ in range(2):
+        await workspace.offload_context("s1", batch)
+    for _ in range(2):
+        await workspace.offload_context("s1", [user("yes")])
+    assert messages(workspace) == [*batch, user("yes"), user("yes")]
 
 
-async def test_a_data_block_comes_back_with_a_reference(workspace: LocalWorkspace) -> None:
-    block: dict[str, Any] = {
-        "type": "image",
-        "source": {"type": "base64", "media_type": "image/png", "data": _b64(PNG)},
+async def test_a_tool_result_is_a_file_that_its_record_names(workspace: Workspace) -> None:
+    paths = [
+        await workspace.offload_tool_result("s1", {"role": "tool", "tool_call_id": "c1", "content": text})
+        for text in ("one\n", "two\n", "one\n")
+    ]
+    assert [text_of(workspace, path) for path in paths] == ["one\n", "two\n", "one\n"]
+    assert paths[0] == paths[2]
+    results = workspace.stored("s1").state.results
+    assert sorted(results) == sorted(path.rpartition("/")[2] for path in set(paths))
+    assert {record["key"] for record in results.values()} == {"c1"}
+
+
+async def test_a_data_block_comes_back_with_a_reference_to_its_bytes(workspace: Workspace) -> None:
+    block = await workspace.offload_data_block(SEEN)
+    assert workspace.disk.read(block["image_url"]["url"].removeprefix("workspace:///")) == PICTURE
+    assert await workspace.offload_data_block({"type": "text", "text": "x"}) == {"type": "text", "text": "x"}
+
+
+async def test_what_the_hook_takes_out_is_nowhere_on_disk_and_a_hook_that_fails_stores_nothing(tmp_path: Path) -> None:
+    redacting = at(tmp_path / "w", redact=lambda text: text.replace("secret", "[gone]"))
+    await redacting.offload_context("s1", [user("a secret"), user('{"key": "secret"}')])
+    await redacting.offload_tool_result("s1", ToolResult("c1", "t", (Text("the secret"),)))
+    files = [path for path in (tmp_path / "w").rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert not any(b"secret" in path.read_bytes() for path in files)
+
+    def failing(_: str) -> str:
+        raise ValueError("secret")
+
+    failing_workspace = at(tmp_path / "v", redact=failing)
+    with pytest.raises(RedactionError) as raised:
+        await failing_workspace.offload_context("s1", [user("a secret")])
+    assert "secret" not in str(raised.value)
+    assert list(failing_workspace.sessions()) == []
+
+
+# Sessions, settings, names.
+
+
+async def test_sessions_are_listed_by_their_own_ids_and_others_are_named_with_the_reason(tmp_path: Path) -> None:
+    workspace = at(tmp_path)
+    ids = ["plain", "With.Dots", "../up", "\n\u202e", "x" * 300]
+    for session_id in ids:
+        await workspace.offload_context(session_id, [user(session_id)])
+    assert sorted(session.session_id for session in workspace.sessions()) == sorted(ids)
+    assert [session.session_id for session in workspace.sessions(1)] == [ids[-1]]
+    (tmp_path / "sessions" / "empty").mkdir()
+    swapped = tmp_path / "sessions" / "other"
+    (tmp_path / "sessions" / "plain").rename(swapped)
+    refused: dict[str, BuoylineError] = {}
+    assert "plain" not in [session.session_id for session in workspace.sessions(refused=refused)]
+    assert {name: type(error) for name, error in refused.items()} == {
+        "sessions/empty": NotFoundError,
+        "sessions/other": CorruptError,
     }
-    found = await workspace.offload_data_block(block)
-
-    assert found["source"]["data"] == f"workspace:///data/{hashlib.sha256(PNG).hexdigest()}.png"
-    assert block["source"]["data"] == _b64(PNG)
-
-
-async def test_a_damaged_payload_is_reported_and_not_handed_out(workspace: LocalWorkspace) -> None:
-    await workspace.offload_context("s1", [image_message()])
-    path = workspace.workdir / "data" / f"{hashlib.sha256(PNG).hexdigest()}.png"
-    path.write_bytes(PNG[:-1] + b"x")
-
-    with pytest.raises(CorruptError, match="do not match"):
-        await stored(workspace)
-
-
-async def test_a_batch_id_with_other_messages_is_a_conflict_and_writes_nothing(workspace: LocalWorkspace) -> None:
-    await workspace.archive("s1", [user("a")], batch_id="one")
-
-    with pytest.raises(ConflictError, match="new batch id"):
-        await workspace.archive("s1", [user("b")], batch_id="one")
-    assert await stored(workspace) == [user("a")]
-
-
-async def test_without_a_batch_id_only_a_repetition_in_a_row_counts_as_a_retry(workspace: LocalWorkspace) -> None:
-    for text in ("a", "a", "b", "a"):
-        await workspace.offload_context("s1", [user(text)])
-
-    assert await stored(workspace) == [user("a"), user("b"), user("a")]
-
-
-async def test_a_thing_that_is_no_message_is_named_by_its_position_and_writes_nothing(
-    workspace: LocalWorkspace,
-) -> None:
-    await workspace.offload_context("s1", [user("a")])
-
-    with pytest.raises(MessageError, match="message 1"):
-        await workspace.offload_context("s1", [user("b"), {"no": "role"}])
-    with pytest.raises(MessageError, match="JSON"):
-        await workspace.offload_context("s1", [{"role": "user", "content": [{"type": "x", "n": float("nan")}]}])
-    assert await stored(workspace) == [user("a")]
-
-
-async def test_lines_of_messages_that_are_not_archived_are_a_clear_error(workspace: LocalWorkspace) -> None:
-    await workspace.archive("s1", [user("x")])
-
-    with pytest.raises(NotFoundError):
-        await workspace.locate("s1", 0, 2)
-
-
-async def test_a_result_with_a_long_line_gets_a_view_with_short_ones(workspace: LocalWorkspace) -> None:
-    text = json.dumps({"rows": [{"id": number} for number in range(300)]})
-    result = await workspace.store_result("s1", ToolResult("c", "t", (Text(text),)))
-    view = Path(result.view).read_text(encoding="utf-8")
-
-    assert Path(result.reference).read_text(encoding="utf-8") == text
-    assert json.loads(view) == json.loads(text)
-    assert max(map(len, view.splitlines())) < 100
-    assert result.lines == len(view.splitlines())
-
-
-async def test_a_readable_result_gets_no_view(workspace: LocalWorkspace) -> None:
-    result = await workspace.store_result("s1", ToolResult("c", "t", (Text("a\nb\n"),)))
-
-    assert (result.view, result.lines) == ("", 2)
-
-
-async def test_something_that_is_no_tool_result_is_refused(workspace: LocalWorkspace) -> None:
-    with pytest.raises(MessageError, match="no tool result"):
-        await workspace.offload_tool_result("s1", user("x"))
-
-
-async def test_a_stub_is_known_by_its_record_and_not_by_its_looks(workspace: LocalWorkspace) -> None:
-    result = await workspace.store_result("s1", ToolResult("c1", "t", (Text("whole"),)))
-    await workspace.record_stub("s1", "the stub", result)
-    real = {"role": "tool", "tool_call_id": "c1", "content": "the stub"}
-    forged = {"role": "tool", "tool_call_id": "c1", "content": "the stub "}
-    await workspace.archive("s1", [real, forged])
-    transcript = (workspace.workdir / "sessions/s1/transcript.md").read_text(encoding="utf-8")
-
-    assert transcript.count("[offloaded: 1 lines in tool_result-c1.txt]") == 1
-    assert transcript.count("the stub") == 1
-
-
-async def test_what_is_missing_is_what_no_file_of_the_session_holds(workspace: LocalWorkspace) -> None:
-    await workspace.archive("s1", [user("alpha")])
-    await workspace.store_result("s1", ToolResult("c", "t", (Text("beta"),)))
-
-    assert await workspace.missing("s1", ["gamma", "alpha", "beta", "delta"]) == ["gamma", "delta"]
-
-
-async def test_a_changed_summary_is_reported(workspace: LocalWorkspace) -> None:
-    await workspace.append_summary("s1", {"text": "a"})
-    await workspace.append_summary("s1", {"text": "c"})
-    path = workspace.workdir / "sessions/s1/summaries.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'"a"', b'"b"'))
-
-    with pytest.raises(CorruptError, match="summary 1"):
-        await workspace.load_summaries("s1")
-
-
-async def test_a_second_window_in_a_used_session_is_refused(workspace: LocalWorkspace) -> None:
-    await workspace.start_window("s1", {})
-
-    with pytest.raises(SessionExistsError, match="resume"):
-        await workspace.start_window("s1", {})
-
-
-async def test_a_window_changed_behind_our_back_is_reported(workspace: LocalWorkspace) -> None:
-    await workspace.start_window("s1", {})
-    await workspace.replace_window("s1", [user("head")], ["summary"], 3, [])
-    await workspace.replace_window("s1", [user("other")], ["summary"], 4, [])
-    (workspace.workdir / "sessions/s1/window.jsonl").write_text('{"role":"user","content":"?"}\n', encoding="utf-8")
-
-    with pytest.raises(CorruptError, match=r"window\.jsonl"):
-        await workspace.load_window("s1")
-
-
-async def test_modes_are_0700_and_0600_whatever_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        workspace = LocalWorkspace(tmp_path / "w")
-        await workspace.offload_context("s1", [image_message()])
-        await workspace.offload_tool_result("s1", _block("c", "x" * 2000))
-        await workspace.append_summary("s1", {})
-        await workspace.start_window("s2", {})
-    finally:
-        os.umask(before)
-    for directory, _, files in os.walk(workspace.workdir):
-        assert stat.S_IMODE(Path(directory).stat().st_mode) == 0o700, directory
-        for name in files:
-            assert stat.S_IMODE((Path(directory) / name).stat().st_mode) == 0o600, name
-
-
-async def test_a_newer_format_is_refused_and_left_untouched(tmp_path: Path) -> None:
-    path = tmp_path / "workspace.json"
-    path.write_text('{"format": 2, "id": "x"}', encoding="utf-8")
-
-    with pytest.raises(FormatVersionError, match="upgrade"):
-        await LocalWorkspace(tmp_path).offload_context("s1", [user("a")])
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "1"}', '{"format": true}', "\x00"])
-async def test_a_workspace_file_that_says_no_format_is_refused(tmp_path: Path, content: str) -> None:
-    (tmp_path / "workspace.json").write_text(content, encoding="utf-8")
-
-    with pytest.raises(CorruptError, match='no "format" key'):
-        await LocalWorkspace(tmp_path).initialize()
-
-
-async def test_what_else_lies_in_the_directory_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "skills").mkdir()
-    (tmp_path / "skills" / "a.md").write_text("mine", encoding="utf-8")
-    async with LocalWorkspace(tmp_path) as workspace:
-        await workspace.offload_context("s1", [user("a")])
-
-    assert (tmp_path / "skills" / "a.md").read_text(encoding="utf-8") == "mine"
-
-
-async def test_a_file_in_the_place_of_the_workdir_is_a_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "w").write_text("x", encoding="utf-8")
-
-    with pytest.raises(StorageError, match="w"):
-        await LocalWorkspace(tmp_path / "w").offload_context("s1", [user("a")])
-
-
-@pytest.mark.parametrize("name", ["context.jsonl", "journal.jsonl", "transcript.md"])
-@pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
-async def test_what_stands_in_a_files_place_is_refused_and_not_waited_on(tmp_path: Path, name: str, kind: str) -> None:
-    await LocalWorkspace(tmp_path / "w").offload_context("s1", [user("a")])
-    outside = tmp_path / "outside"
-    outside.write_text("untouched", encoding="utf-8")
-    path = tmp_path / "w" / "sessions" / "s1" / name
-    path.unlink()
-    if kind == "link":
-        path.symlink_to(outside)
-    elif kind == "pipe":
-        os.mkfifo(path)
-    else:
-        path.mkdir()
-
-    with pytest.raises((StorageError, CorruptError)):
-        await LocalWorkspace(tmp_path / "w").offload_context("s1", [user("b")])
-    assert outside.read_text(encoding="utf-8") == "untouched"
-
-
-async def test_a_directory_of_another_session_is_refused(tmp_path: Path) -> None:
-    await LocalWorkspace(tmp_path).offload_context("s1", [user("a")])
-    (tmp_path / "sessions/s1").rename(tmp_path / "sessions/s2")
-
-    with pytest.raises(CorruptError, match="s2"):
-        await LocalWorkspace(tmp_path).offload_context("s2", [user("a")])
-
-
-@pytest.mark.parametrize("session_id", ["", "x" * 5000, 7, None])
-async def test_a_session_id_that_cannot_be_one_is_refused(workspace: LocalWorkspace, session_id: Any) -> None:
-    with pytest.raises(InvalidNameError):
-        await workspace.offload_context(session_id, [user("a")])
-
-
-async def test_sessions_are_listed_by_their_own_ids(workspace: LocalWorkspace) -> None:
-    assert workspace.session_ids() == []
-    for session_id in ("b", "A.b", "../x"):
-        await workspace.offload_context(session_id, [user("a")])
-
-    assert sorted(workspace.session_ids()) == ["../x", "A.b", "b"]
-
-
-async def test_a_cancelled_call_returns_when_its_work_has_ended_and_its_repetition_stores_once(
-    workspace: LocalWorkspace,
-) -> None:
-    messages = [user("x" * 1000)] * 2_000
-    task = asyncio.ensure_future(workspace.archive("s1", messages, batch_id="one"))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0.001)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await workspace.archive("s1", messages, batch_id="one")
-
-    assert await stored(workspace) == messages
-
-
-async def test_calls_for_one_session_keep_the_order_in_which_they_were_made(workspace: LocalWorkspace) -> None:
-    messages = [user(str(number)) for number in range(50)]
-    await asyncio.gather(*(workspace.offload_context("s1", [message]) for message in messages))
-
-    assert await stored(workspace) == messages
-
-
-def test_one_workspace_serves_one_event_loop_after_another(workspace: LocalWorkspace) -> None:
-    for number in range(3):
-        asyncio.run(workspace.offload_context("s1", [user(str(number))]))
-    asyncio.run(workspace.close())
-    asyncio.run(workspace.offload_context("s1", [user("3")]))
-
-    assert len(context(workspace)) == 4
-
-
-async def test_a_tilde_in_the_workdir_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for wrong in ("", "x" * 5000):
+        with pytest.raises(InvalidNameError, match="1 to 4,096 characters"):
+            await workspace.offload_context(wrong, [user("x")])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"durability": "some"}, "neither 'sync' nor 'off'"),
+        ({"lock_timeout_s": float("nan")}, "no number of seconds"),
+        ({"shown_as": "relative"}, "no absolute path"),
+        ({"mode": 0o077}, "0o77 is no mode such as 0o750"),
+        ({"redact": "x"}, "cannot be called"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        LocalWorkspace(tmp_path, **options)
+
+
+async def test_the_agent_sees_the_path_that_it_knows_and_errors_name_the_real_one(tmp_path: Path) -> None:
+    workspace = at(tmp_path, shown_as="/mnt/work")
+    assert await workspace.offload_context("s1", [user("x")]) == "/mnt/work/sessions/s1/context.jsonl"
+    assert (await workspace.offload_tool_result("s1", ToolResult("c", "t", (Text("x"),)))).startswith("/mnt/work/")
+    assert not any(b"/mnt/work" in path.read_bytes() for path in tmp_path.rglob("*.*") if path.is_file())
+    (tmp_path / "sessions" / "s1" / "context.jsonl").unlink()
+    with pytest.raises(BuoylineError, match=str(tmp_path)):
+        await workspace.offload_context("s1", [user("y")])
+
+
+async def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert await LocalWorkspace("~/w").offload_context("s1", [user("a")]) == f"{tmp_path}/w/sessions/s1/context.jsonl"
-    assert LocalWorkspace("~nobody-here/w").workdir == Path("~nobody-here/w").absolute()
+    await at(Path("~/work")).initialize()
+    assert (tmp_path / "work" / "workspace.json").exists()
 
 
-async def test_a_moved_workspace_still_reads(tmp_path: Path) -> None:
-    workspace = LocalWorkspace(tmp_path / "a")
-    await workspace.offload_context("s1", [image_message()])
-    await workspace.append_summary("s1", {"text": "t"})
-    await workspace.close()
-    (tmp_path / "a").rename(tmp_path / "b")
-    moved = LocalWorkspace(tmp_path / "b")
-
-    assert await stored(moved) == [image_message()]
-    assert (await moved.load_summaries("s1"))[0]["text"] == "t"
+async def test_another_format_is_refused_and_left_untouched(tmp_path: Path) -> None:
+    (tmp_path / "workspace.json").write_text('{"format": 1}', encoding="utf-8")
+    for call in (at(tmp_path).initialize(), at(tmp_path).offload_context("s1", [user("x")])):
+        with pytest.raises(FormatVersionError, match="format 1"):
+            await call
+    assert [path.name for path in tmp_path.iterdir()] == ["workspace.json"]
 
 
-def _b64(payload: bytes) -> str:
-    return base64.b64encode(payload).decode()
+def modes(root: Path) -> tuple[set[int], set[int]]:
+    """Return the modes of directories, and those of files."""
+    found = {True: set[int](), False: set[int]()}
+    for path in (root, *root.rglob("*")):
+        found[path.is_dir()].add(stat.S_IMODE(path.stat().st_mode))
+    return found[True], found[False]
 
 
-def _block(call_id: str, text: str) -> dict[str, Any]:
-    return {"type": "tool_result", "tool_use_id": call_id, "content": text}
+LIFE = """
+import asyncio, os, sys
+from buoyline.messages import Media, Text, ToolResult
+from buoyline.workspace.workspace import LocalWorkspace
+
+os.umask(int(sys.argv[2], 8))
+workspace = LocalWorkspace(sys.argv[1], mode=int(sys.argv[3], 8) if len(sys.argv) > 3 else None)
+picture = Media("image", "image/png", 3, payload=b"abc")
+asyncio.run(workspace.offload_context("s1", [{"role": "user", "content": "x"}]))
+asyncio.run(workspace.offload_tool_result("s1", ToolResult("c", "t", (Text("x" * 5000), picture))))
+session = workspace.session("s1")
+with open(workspace.disk.path(session.name + "/context.jsonl"), "ab") as file:
+    file.write(b"torn")
+asyncio.run(workspace.offload_context("s1", [{"role": "user", "content": "x"}]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("existing", "given", "expected"),
+    [(None, None, 0o700), (None, 0o750, 0o750), (0o770, None, 0o770), (0o755, 0o700, 0o700), (0o2750, 0o750, 0o750)],
+)
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_modes_are_those_that_were_asked_for_whatever_the_umask(
+    tmp_path: Path, existing: int | None, given: int | None, expected: int, umask: int
+) -> None:
+    root = tmp_path / "w"
+    if existing is not None:
+        root.mkdir()
+        root.chmod(existing)
+    arguments = [str(root), f"{umask:o}", *([f"{given:o}"] if given else [])]
+    subprocess.run([sys.executable, "-c", LIFE, *arguments], check=True)
+    directories, files = modes(root)
+    assert {mode & 0o777 for mode in directories} == {expected} | ({existing & 0o777} if existing else set())
+    assert files == {expected & 0o666}
+    assert (existing or 0) & 0o2000 == 0 or {mode & 0o2000 for mode in directories} == {0o2000}
+
+
+# Others that write, too.
+
+
+async def test_a_cancelled_call_returns_when_its_work_has_ended(tmp_path: Path) -> None:
+    workspace, is_let_go = at(tmp_path), threading.Event()
+    batch = [user("x" * 100) | {"id": "m1"}]
+    await workspace.offload_context("s1", [user("first")])
+    with Disk(tmp_path).locked("sessions/s1/context.jsonl", 1):
+        call = asyncio.create_task(workspace.offload_context("s1", batch))
+        for _ in range(3):
+            await asyncio.sleep(0.02)
+            call.cancel()
+        assert not call.done()
+        is_let_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await workspace.offload_context("s1", batch)
+    assert messages(workspace) == [user("first"), *batch]
+
+
+async def test_many_calls_at_once_lose_nothing(tmp_path: Path) -> None:
+    workspaces = [at(tmp_path) for _ in range(3)]
+    await asyncio.gather(
+        *(workspaces[n % 3].offload_context(f"s{n % 2}", [user(str(n)), user("and")]) for n in range(40))
+    )
+    for session_id, numbers in (("s0", range(0, 40, 2)), ("s1", range(1, 40, 2))):
+        found = [message["content"] for message in messages(workspaces[0], session_id)]
+        assert found[1::2] == ["and"] * 20
+        assert sorted(map(int, found[::2])) == list(numbers)
+
+
+@each_third
+async def test_a_call_on_a_full_disk_can_be_repeated_and_stores_once(tmp_path: Path, first: int) -> None:
+    batch = [{"id": "m1", "role": "user", "content": [{"type": "text", "text": "look"}, SEEN]}]
+    for number, faults in enumerate(every_fault(errno.ENOSPC, first=first, step=STEP)):
+        workspace = at(tmp_path / str(number), durability="sync")
+        calls: list[Callable[[], Awaitable[str]]] = [
+            lambda: workspace.offload_context("s1", batch),  # noqa: B023
+            lambda: workspace.offload_tool_result("s1", ToolResult("c1", "t", (Text("x" * 5000),))),  # noqa: B023
+        ]
+        for call in calls:
+            try:
+                with faults:
+                    await call()
+            except WorkspaceFull:
+                await call()
+        assert messages(workspace) == batch
+        assert list(workspace.stored("s1").state.results) == ["tool_result-c1.txt"]
+        assert workspace.stored("s1").damage() == []
+
+
+async def test_a_window_and_results_of_the_agent_share_a_session(tmp_path: Path) -> None:
+    workspace = at(tmp_path)
+    window = workspace.session("s1")
+    window.open()
+    window.append([NewLine(user("one"))])
+    await workspace.offload_tool_result("s1", ToolResult("c", "t", (Text("x"),)))
+    window.append([NewLine(user("two"))])
+    assert messages(workspace) == [user("one"), user("two")]
+    assert workspace.stored("s1").state.live == [0, 1]
+    with pytest.raises(ConfigError, match="use a new session id"):
+        await workspace.offload_context("s1", [user("x")])
+
+
+def link(path: Path, outside: Path) -> None:
+    target = outside / path.name
+    if path.exists():
+        path.rename(target)
+    path.symlink_to(target)
+
+
+def pipe(path: Path, outside: Path) -> None:
+    if path.exists():
+        path.rename(outside / path.name)
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("put", [link, pipe])
+@pytest.mark.parametrize(
+    "name",
+    ["sessions", "data", "sessions/s1", *(f"sessions/s1/{file}" for file in ("context.jsonl", "state.jsonl", "torn"))],
+)
+async def test_what_stands_in_the_place_of_a_file_is_neither_followed_nor_waited_on(
+    tmp_path: Path, name: str, put: Callable[[Path, Path], None]
+) -> None:
+    root, outside = tmp_path / "w", tmp_path / "outside"
+    outside.mkdir()
+    workspace = at(root)
+    await workspace.offload_context("s1", [user("one")])
+    with (root / "sessions" / "s1" / "context.jsonl").open("ab") as file:
+        file.write(b"torn")
+    put(root / name, outside)
+    before = {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()}
+    for writer in (workspace, at(root)):
+        with pytest.raises(StorageError, match=r"is a link|is not a regular file|Not a directory|No such device"):
+            await writer.offload_context("s1", [{"role": "user", "content": [SEEN]}])
+    assert {path: path.read_bytes() for path in outside.rglob("*") if path.is_file()} == before
+
+
+async def test_a_folder_that_another_program_nested_deeply_is_removed_and_no_link_is_followed(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "w")
+    disk.make_directory("d")
+    descriptor = os.open(tmp_path / "w" / "d", os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("n", dir_fd=descriptor)
+        below = os.open("n", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    (tmp_path / "kept").write_text("kept", encoding="utf-8")
+    os.symlink(tmp_path / "kept", "link", dir_fd=descriptor)
+    os.close(descriptor)
+    disk.remove("d")
+    assert disk.entries("") == []
+    assert (tmp_path / "kept").read_text("utf-8") == "kept"

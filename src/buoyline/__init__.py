@@ -1,17 +1,16 @@
 """Keeps long-running LLM agents inside their context window without losing anything.
 
 Example:
-    from buoyline import ContextWindow, LocalWorkspace
+    from buoyline import ContextWindow
 
-    async with LocalWorkspace("./workspace") as workspace:
-        window = ContextWindow(offloader=workspace, session_id="s1", size=128_000)
+    async with await ContextWindow.open("./workspace", "s1", size=128_000) as window:
         await window.add({"role": "user", "content": "Which tests fail?"})
         messages = await window.prepare()  # send these to your model
 
 Here are the names that most programs need. The packages have the others: `window` events and hooks, `workspace` where
 content is stored, `offloader` contracts and stubs, `compression` summaries, `lookups` read, grep and search,
 `management` documents, `messages` dialects, `tokens` counters, `integrations` AgentScope and Strands, `inspect` costs
-and telemetry, `testing` suites for your own storage, `errors` all errors.
+and telemetry, `testing` suites for your own offloader or counter, `errors` all errors.
 
 Importing this package loads only this module; each name loads its own module at first use. No code lives here.
 """

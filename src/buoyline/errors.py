@@ -8,7 +8,6 @@ BuoylineError
 ├── MessageError           (ValueError)        an object is not a message of a known dialect
 ├── UsageError             (ValueError)        a token usage cannot be that of one request
 ├── ToolOutputError        (ValueError)        streamed tool output is too long or of a wrong type
-├── ConflictError          (ValueError)        a batch id already belongs to other messages
 ├── FormatVersionError     (ValueError)        a newer buoyline wrote the workspace
 ├── CorruptError           (ValueError)        bytes on disk are not those that were written
 ├── NotFoundError          (LookupError)       a session, file or message does not exist
@@ -39,7 +38,6 @@ __all__ = [
     "BusyError",
     "CompressionError",
     "ConfigError",
-    "ConflictError",
     "ContextOverflowError",
     "CorruptError",
     "DocumentError",
@@ -155,23 +153,6 @@ class ToolOutputError(BuoylineError, ValueError):
         return f"output of call {self.call_id!r}: {self.reason}"
 
 
-class ConflictError(BuoylineError, ValueError):
-    """A batch id is already used for other messages."""
-
-    def __init__(self, session_id: str, batch_id: str) -> None:
-        """Keep the session and the batch id."""
-        super().__init__(session_id, batch_id)
-        self.session_id = session_id
-        self.batch_id = batch_id
-
-    def __str__(self) -> str:
-        """Return the conflict and two ways out."""
-        return (
-            f"session {self.session_id!r}: batch {self.batch_id!r} is already archived with other messages; "
-            "repeat it unchanged, or use a new batch id"
-        )
-
-
 class FormatVersionError(BuoylineError, ValueError):
     """The format of the workspace is unknown to this version; the workspace was not touched."""
 
@@ -185,8 +166,8 @@ class FormatVersionError(BuoylineError, ValueError):
     def __str__(self) -> str:
         """Return both formats and what to do."""
         return (
-            f"{self.path}: format {self.found!r}, but this buoyline reads format {self.supported} and older; "
-            "upgrade buoyline, or use another workdir"
+            f"{self.path}: format {self.found!r}, but this buoyline reads format {self.supported}; "
+            "use the version that wrote it, or another workdir"
         )
 
 
@@ -220,7 +201,7 @@ class NotFoundError(BuoylineError, LookupError):
 
 
 class SessionExistsError(BuoylineError, FileExistsError):
-    """The id of a new session already has an archive."""
+    """A session that should be new is there already."""
 
     def __init__(self, session_id: str, path: str) -> None:
         """Keep the session id and its directory."""
@@ -232,25 +213,21 @@ class SessionExistsError(BuoylineError, FileExistsError):
 
     def __str__(self) -> str:
         """Return the collision and ways out."""
-        return (
-            f"session {self.session_id!r} already exists in {self.path}; continue it with "
-            "ContextWindow.resume, or choose another session id or workdir"
-        )
+        return f"session {self.session_id!r} already exists in {self.path}; use another id or workdir, or remove it"
 
 
 class StaleWindowError(BuoylineError, RuntimeError):
     """The session on disk has changed; continuing with this window would lose messages."""
 
-    def __init__(self, session_id: str, reason: str, hint: str = "continue with ContextWindow.resume") -> None:
-        """Keep the session, the reason, and a way out."""
-        super().__init__(session_id, reason, hint)
+    def __init__(self, session_id: str, reason: str) -> None:
+        """Keep the session and the reason."""
+        super().__init__(session_id, reason)
         self.session_id = session_id
         self.reason = reason
-        self.hint = hint
 
     def __str__(self) -> str:
         """Return the reason and a way out."""
-        return f"session {self.session_id!r}: {self.reason}; {self.hint}"
+        return f"session {self.session_id!r}: {self.reason}; open it again with ContextWindow.open"
 
 
 class BusyError(BuoylineError, RuntimeError):

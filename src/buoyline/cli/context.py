@@ -1,7 +1,6 @@
 """``buoyline context``: context-management documents."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -9,9 +8,7 @@ import click
 from buoyline.cli.options import json_option, workdir_option
 from buoyline.cli.output import columns, print_answer
 from buoyline.errors import DocumentError
-from buoyline.management import Registry
-from buoyline.management.settings import explained
-from buoyline.window.settings import document_of
+from buoyline.management.registry import BUILT_IN, document_of, names
 from buoyline.workspace import LocalWorkspace
 
 _SHOWN_PROBLEMS = 50
@@ -34,25 +31,18 @@ def context_command(source: str | None, workdir: Path, *, as_json: bool) -> int:
     """
     workspace = LocalWorkspace(workdir)
     if source is None:
-        return _list(Registry(workspace), as_json=as_json)
+        rows = [{"name": name, "from": "package" if name in BUILT_IN else "workspace"} for name in names(workspace)]
+        print_answer(rows, columns([("name", "from"), *((row["name"], row["from"]) for row in rows)]), as_json=as_json)
+        return 0
     try:
         document = document_of(Path(source) if Path(source).is_file() else source, workspace)
     except DocumentError as error:
         problems = [{"path": path, "reason": reason} for path, reason in error.problems]
-        answer = {"valid": False, "problems": problems}
-        print_answer(answer, _problems(error), as_json=as_json)
+        print_answer({"valid": False, "problems": problems}, _problems(error), as_json=as_json)
         return 1
-    lines = list(explained(document))
+    lines = list(document.in_words())
     print_answer({"valid": True, "problems": [], "lines": lines}, lines, as_json=as_json)
     return 0
-
-
-def _list(registry: Registry, *, as_json: bool) -> int:
-    found = registry.listed()
-    rows = [(one.name, "package" if one.is_built_in else "workspace", one.problem or one.description) for one in found]
-    lines = columns([("name", "from", "description"), *rows])
-    print_answer([asdict(one) for one in found], lines, as_json=as_json)
-    return 1 if any(one.problem for one in found) else 0
 
 
 def _problems(error: DocumentError) -> Iterator[str]:

@@ -1,7 +1,5 @@
 """``buoyline convert``."""
 
-import asyncio
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,10 +7,9 @@ import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import print_json, print_notices
-from buoyline.errors import NotFoundError
+from buoyline.inspect.session import messages_of
 from buoyline.messages import Converted, convert
 from buoyline.messages.registry import dialect_named, dialect_names
-from buoyline.workspace import LocalWorkspace
 
 
 @click.command("convert")
@@ -29,11 +26,8 @@ def convert_command(session: str, dialect: str, *, workdir: Any, is_whole: bool,
 
     Example: buoyline convert s1 --to bedrock > s1.jsonl
     """
-    workspace = existing_workspace(workdir)
-    workspace.session(session)  # whose error names `buoyline sessions`
-    found = asyncio.run(_messages(workspace, session, is_whole=is_whole))
-    natives = [dialect_named(name).from_json(value) for name, value in found]
-    converted = convert(natives, to=dialect, from_=[name for name, _ in found])
+    natives = messages_of(existing_workspace(workdir).stored(session), is_whole=is_whole)
+    converted = convert([native for _, native in natives], to=dialect, from_=[name for name, _ in natives])
     lines = [dialect_named(dialect).to_json(message) for message in converted.messages]
     if as_json:
         losses = [{"message": loss.message, "what": loss.what, "why": loss.why} for loss in converted.losses]
@@ -42,28 +36,6 @@ def convert_command(session: str, dialect: str, *, workdir: Any, is_whole: bool,
     for line in lines:
         print_json(line)
     print_notices(_notices(converted))
-
-
-async def _messages(workspace: LocalWorkspace, session_id: str, *, is_whole: bool) -> list[tuple[str, dict[str, Any]]]:
-    """Return the messages, each with its dialect.
-
-    Raises:
-        NotFoundError: The session has no window.
-        CorruptError: A file is not as it was written.
-    """
-    try:
-        state = await workspace.load_window(session_id)
-    except NotFoundError as error:
-        if not is_whole:
-            raise NotFoundError(error.kind, error.name, "--all prints its archived messages") from error
-        archived = await workspace.load_messages(session_id, 0, sys.maxsize)
-        if not archived:
-            raise
-        return archived
-    if not is_whole:
-        return list(state.messages)
-    before = await workspace.load_messages(session_id, 0, state.first) if state.first else []
-    return [*before, *state.messages[len(state.head) :]]
 
 
 def _notices(converted: Converted) -> Iterator[str]:

@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from buoyline.errors import SessionExistsError
 from buoyline.lookups import Answer, grep, read
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
@@ -31,12 +32,10 @@ SHOWN_AS: Final = "/workspace"
 _COLUMNS: Final = 78
 _BAR_CELLS: Final = 16
 _PURPOSES: Final = {
-    layout.CONTEXT_FILE: "the archived messages, as they were",
-    layout.JOURNAL_FILE: "what was committed, with checksums",
-    layout.SESSION_FILE: "whose session this is",
-    layout.SUMMARIES_FILE: "one line for each compaction",
-    layout.TRANSCRIPT_FILE: "the archived messages, to read and to grep",
-    layout.WINDOW_FILE: "the messages in the context; a new process resumes from it",
+    layout.CONTEXT: "every message, as it was",
+    layout.STATE: "what is in the context; a new process goes on from it",
+    layout.SUMMARIES: "one line for each compaction",
+    layout.TRANSCRIPT: "the archived messages, to read and to grep",
 }
 
 
@@ -65,9 +64,7 @@ class Demo:
         """Prepare a run in the directory *workdir*; nothing is written."""
         self.console = Console(highlight=False, emoji=False)
         self.workspace = LocalWorkspace(workdir, shown_as=SHOWN_AS)
-        self.window = ContextWindow(
-            offloader=self.workspace, session_id=SESSION_ID, size=WINDOW_TOKENS, on_event=self._show_event
-        )
+        self.window: ContextWindow
         self.sent: list[int] = []
         self.sent_without: list[int] = []
         self._tokens_without = 0
@@ -79,7 +76,12 @@ class Demo:
             SessionExistsError: The workspace has a demo already.
             StorageError: The file system refused.
         """
-        try:
+        if self.workspace.session(SESSION_ID).load().exists:
+            raise SessionExistsError(SESSION_ID, self.workspace.disk.path(layout.session_directory(SESSION_ID)))
+        self.window = await ContextWindow.open(
+            self.workspace, SESSION_ID, size=WINDOW_TOKENS, on_event=self._show_event
+        )
+        async with self.window:
             self._line(
                 f"A recorded session in a window of {WINDOW_TOKENS:,} tokens: no model, no key, no network.", "bold"
             )
@@ -91,9 +93,6 @@ class Demo:
             lines = {"path": hit.path, "start": hit.number - 1, "end": hit.number}
             found = await self._look_up("read", lines, "There is the warning. I read the line before it, too.")
             await self._add({"role": "assistant", "content": f"It was: {found.lines[0].text}"})
-            await self.window.save()
-        finally:
-            await self.workspace.close()
         self._show_outcome()
 
     async def _add(self, message: dict[str, Any]) -> None:

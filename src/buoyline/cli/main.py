@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "tail": ("tail", "Follow a running agent."),
         "verify": ("maintenance", "Check the integrity of a workspace."),
         "repair": ("maintenance", "Repair what verify finds, as far as possible."),
-        "gc": ("maintenance", "Remove old sessions, crash leftovers and orphaned blobs."),
+        "gc": ("maintenance", "Remove old sessions, leftovers and payloads that nothing needs."),
         "context": ("context", "List, check and explain context-management documents."),
     }
 )

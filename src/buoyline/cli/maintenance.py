@@ -3,16 +3,15 @@
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import Duration, Size, counted, duration_in_words, how_long_ago, print_answer, progress
-from buoyline.maintenance.gc import FileUsage, GcReport, Retention, collect
+from buoyline.cli.output import Duration, Size, counted, duration_in_words, print_answer, progress
+from buoyline.maintenance.findings import IntegrityReport
+from buoyline.maintenance.gc import GcReport, collect
 from buoyline.maintenance.repair import RepairReport, repair
-from buoyline.maintenance.verify import IntegrityFinding, IntegrityReport, verify
-from buoyline.maintenance.verify.findings import SEVERITIES
+from buoyline.maintenance.verify import verify
 from buoyline.workspace import LocalWorkspace
 
 _FOUND = 1
@@ -20,106 +19,93 @@ _FOUND = 1
 
 @click.command("verify")
 @click.argument("sessions", metavar="[SESSION]...", nargs=-1)
-@click.option("--structure-only", is_flag=True, help="Do not read contents: no hashes, no citations, much faster.")
 @workdir_option
 @json_option
-def verify_command(sessions: Sequence[str], workdir: Path, *, structure_only: bool, as_json: bool) -> int:
+def verify_command(sessions: Sequence[str], workdir: Path, *, as_json: bool) -> int:
     """Check the integrity of a workspace.
 
-    All sessions and blobs are checked, or the named sessions and the blobs that they refer to. Nothing is changed.
-    Damage: committed data is missing or altered. Warning: needs attention. Note: harmless leftovers.
+    All sessions and payloads are checked, or the named sessions and the payloads that they refer to. Nothing is
+    changed. Damage: what was acknowledged is missing or altered. Note: what crashes and time leave.
 
-    Exit status: 0 neither damage nor warning, 1 findings.
+    Exit status: 0 no damage, 1 damage.
 
     Example: buoyline verify s1 --workdir ./workspace
     """
-    workspace = LocalWorkspace(workdir)
+    workspace = existing_workspace(workdir)
     with progress("verify") as advance:
-        report = verify(workspace, sessions=sessions or None, hashes=not structure_only, on_progress=advance)
-    fields: dict[str, Any] = {
+        report = verify(workspace, sessions or None, on_progress=None if advance is None else advance.more)
+    fields = {
         "sound": report.is_sound,
-        **{severity: report.count(severity) for severity in SEVERITIES},
+        "damage": _count(report, "damage"),
+        "note": _count(report, "note"),
         "sessions": report.sessions,
         "blobs": report.blobs,
         "bytes_read": report.bytes_read,
-        "findings": [dataclasses.asdict(found) for found in report.findings],
+        "findings": [{"severity": found.severity, **dataclasses.asdict(found)} for found in report.findings],
     }
     print_answer(fields, _findings_in_words(report), as_json=as_json)
     return 0 if report.is_sound else _FOUND
 
 
+def _count(report: IntegrityReport, severity: str) -> int:
+    return sum(found.severity == severity for found in report.findings)
+
+
 def _findings_in_words(report: IntegrityReport) -> Iterator[str]:
-    width = max((len(found.kind) for found in report.findings), default=0)
-    for found in report.findings:
-        yield f"{found.severity:<7}  {found.kind:<{width}}  {_location_of(found)}: {found.message}"
-    others = ", ".join(counted(report.count(severity), severity) for severity in SEVERITIES if severity != "damage")
-    sessions, blobs = counted(report.sessions, "session"), counted(report.blobs, "blob")
-    counts = f"{report.count('damage'):,} damage, {others} in {sessions} and {blobs}"
-    yield f"{counts}; {report.bytes_read:,} bytes read"
+    yield from map(str, report.findings)
+    notes = counted(_count(report, "note"), "note")
+    place = f"{counted(report.sessions, 'session')} and {counted(report.blobs, 'blob')}"
+    yield f"{_count(report, 'damage'):,} damage, {notes} in {place}; {report.bytes_read:,} bytes read"
     if not report.is_sound:
         yield "`buoyline repair --dry-run` lists what can be repaired; with --from DIR it restores from a copy"
 
 
-def _location_of(found: IntegrityFinding) -> str:
-    """Return the place of a finding; if it has a line, in the form that `buoyline read` takes."""
-    if found.line is not None:
-        return f"{found.path}:{found.line}"
-    return found.path if found.offset is None else f"{found.path} from byte {found.offset:,}"
-
-
 @click.command("repair")
-@click.argument("sessions", metavar="[SESSION]...", nargs=-1)
 @click.option(
     "--from",
     "copy",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
     metavar="DIR",
     help="A copy of the workspace, of any age; damaged and missing files are restored from it.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @workdir_option
 @json_option
-def repair_command(sessions: Sequence[str], copy: Path | None, workdir: Path, *, dry_run: bool, as_json: bool) -> int:
+def repair_command(copy: Path | None, workdir: Path, *, dry_run: bool, as_json: bool) -> int:
     """Repair what verify finds, as far as possible.
 
-    All sessions and blobs are repaired, or the named sessions and the blobs that they refer to. Nothing is deleted, so
-    there is no --yes as in gc: replaced bytes are moved to torn/ beside the file. Only bytes that match a hash or a
-    checksum are restored. If the disk is failing, copy the workspace first.
+    Nothing is deleted: replaced bytes are moved to torn/ beside the file. Only bytes that match a hash or a checksum
+    are restored. A message that is lost leaves a placeholder. If the disk is failing, copy the workspace first.
 
     Exit status: 0 no damage is left, 1 some is.
 
     Example: buoyline repair --from /backup/workspace --workdir ./workspace
     """
     workspace = LocalWorkspace(workdir)
-    with progress("repair") as advance:
-        done = repair(workspace, sessions=sessions or None, copy=copy, dry_run=dry_run, on_progress=advance)
+    done = repair(workspace, None if copy is None else LocalWorkspace(copy), dry_run=dry_run)
     fields = {
-        "mended": done.is_repaired,
-        "dry_run": done.is_dry_run,
+        "mended": done.remaining.is_sound,
+        "dry_run": dry_run,
         "actions": [dataclasses.asdict(action) for action in done.actions],
-        "remaining": [dataclasses.asdict(found) for found in done.remaining],
+        "remaining": [{"severity": found.severity, **dataclasses.asdict(found)} for found in done.remaining.findings],
     }
-    print_answer(fields, _repairs_in_words(done), as_json=as_json)
-    return 0 if done.is_repaired else _FOUND
+    print_answer(fields, _repairs_in_words(done, dry_run=dry_run), as_json=as_json)
+    return 0 if done.remaining.is_sound else _FOUND
 
 
-def _repairs_in_words(done: RepairReport) -> Iterator[str]:
-    for action in done.actions:
-        yield f"{action.verb:<9}  {action.path}: {action.message}"
-    for found in done.remaining:
-        yield f"left       {found.severity}  {found.kind}  {_location_of(found)}: {found.message}"
-    damage = sum(found.severity == "damage" for found in done.remaining)
-    left = f"{damage:,} damage and {counted(len(done.remaining) - damage, 'warning')}"
+def _repairs_in_words(done: RepairReport, *, dry_run: bool) -> Iterator[str]:
+    yield from (f"{action.path}: {action.what}" for action in done.actions)
     actions = counted(len(done.actions), "action")
-    if done.is_dry_run:
-        yield f"nothing was changed (--dry-run): {actions} to take, {left} would be left"
-    else:
-        yield f"{actions}, {left} left"
+    if dry_run:
+        yield f"nothing was changed (--dry-run): {actions} to take"
+        return
+    yield from (f"left  {found}" for found in done.remaining.findings)
+    yield f"{actions}, {_count(done.remaining, 'damage'):,} damage left"
 
 
 @click.command("gc")
 @click.option(
-    "--older-than", type=Duration(), metavar="TIME", help="Remove sessions that were last active longer ago, e.g. 30d."
+    "--older-than", type=Duration(), metavar="TIME", help="Remove sessions that were last written to longer ago: 30d."
 )
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Remove all but the N newest sessions.")
 @click.option(
@@ -134,8 +120,9 @@ def _repairs_in_words(done: RepairReport) -> Iterator[str]:
     default="24h",
     show_default=True,
     metavar="TIME",
-    help="Keep sessions, blobs and leftovers that were modified within this time.",
+    help="Keep what was written or touched within this time.",
 )
+@click.option("--unowned", is_flag=True, help="Also remove payloads that no session ever referred to.")
 @click.option(
     "--yes/--dry-run",
     "is_confirmed",
@@ -151,82 +138,54 @@ def gc_command(
     grace: float,
     workdir: Path,
     *,
+    unowned: bool,
     is_confirmed: bool,
     as_json: bool,
 ) -> int:
-    """Remove old sessions, crash leftovers and orphaned blobs.
+    """Remove old sessions, leftovers and payloads that nothing needs.
 
     Without --yes, it only prints what would be removed: this cannot be undone. A session is removed if it exceeds any
-    limit. Without limits, only crash leftovers and orphaned blobs are removed. A blob that a session refers to is
-    always kept. If a session cannot be read, nothing is removed; a session in use is kept.
+    limit. Without limits, only leftovers and payloads of removed sessions go. A session in use is kept. If a session
+    cannot be read, no payload is removed.
 
-    Exit status: 0 done, 1 nothing could be removed safely, or a session in use was kept.
+    Exit status: 0 done, 1 a session in use was kept.
 
     Example: buoyline gc --older-than 30d --yes
     """
     workspace = existing_workspace(workdir)
-    retention = Retention(max_age_s=older_than, max_sessions=keep, max_bytes=max_bytes)
     with progress("gc") as advance:
         found = collect(
             workspace,
-            retention,
+            older_than_s=older_than,
+            keep=keep,
+            max_bytes=max_bytes,
+            unowned=unowned,
             grace_s=grace,
             dry_run=not is_confirmed,
             on_progress=None if advance is None else advance.more,
         )
-    fields: dict[str, Any] = {
-        "dry_run": found.is_dry_run,
-        "freed_bytes": found.freed_bytes,
-        "session_bytes": found.session_bytes,
-        "sessions": [
-            {
-                "id": expired.session.session_id,
-                "reason": expired.reason,
-                "last_active": expired.session.last_active,
-                "size_bytes": expired.session.size_bytes,
-            }
-            for expired in found.sessions
-        ],
-        **{
-            name: [dataclasses.asdict(swept) for swept in getattr(found, name)]
-            for name in ("blobs", "leftovers", "young", "unowned")
-        },
-        "recent": list(found.recent),
-        "locked": list(found.locked),
-    }
-    print_answer(fields, _gc_in_words(found, retention), as_json=as_json)
-    return _FOUND if found.locked else 0
-
-
-def _gc_in_words(found: GcReport, retention: Retention) -> Iterator[str]:
     reasons = {
-        "age": f"older than {duration_in_words(retention.max_age_s or 0)}",
-        "count": f"not among the {counted(retention.max_sessions or 0, 'newest session')}",
-        "bytes": f"the oldest of more than {retention.max_bytes or 0:,} bytes",
+        "age": f"older than {duration_in_words(older_than or 0)}",
+        "count": f"not among the {counted(keep or 0, 'newest session')}",
+        "bytes": f"the oldest of more than {max_bytes or 0:,} bytes",
     }
-    for expired in found.sessions:
-        session, reason = expired.session, reasons[expired.reason]
-        active = how_long_ago(session.last_active)
-        yield f"session   {session.session_id}: {session.size_bytes:,} bytes, last active {active}, {reason}"
-    for kind, swept in (("blob", found.blobs), ("leftover", found.leftovers)):
-        yield from (f"{kind:<8}  {one.path}: {one.size_bytes:,} bytes" for one in swept)
-    for session_id in found.locked:
-        yield f"locked    {session_id}: a writer is at work, so it is kept; repeat later"
-    if found.recent:
-        yield f"{counted(len(found.recent), 'session')}, kept: over a limit, but active within --grace"
-    if found.young:
-        yield f"{_sum(found.young)}, kept for now: no session refers to them, but they were modified within --grace"
+    fields = {"dry_run": not is_confirmed, **dataclasses.asdict(found)}
+    print_answer(fields, _gc_in_words(found, reasons, is_done=is_confirmed), as_json=as_json)
+    return _FOUND if found.in_use else 0
+
+
+def _gc_in_words(found: GcReport, reasons: dict[str, str], *, is_done: bool) -> Iterator[str]:
+    yield from (f"session   {session_id}: {reasons[reason]}" for session_id, reason in found.sessions)
+    yield from (f"blob      {name}" for name in found.blobs)
+    yield from (f"leftover  {name}" for name in found.files)
+    yield from (
+        f"in use    {session_id}: a writer is at work, so it is kept; repeat later" for session_id in found.in_use
+    )
     if found.unowned:
-        yield f"{_sum(found.unowned)}, kept: no session ever referred to them"
-    if retention.max_bytes is not None and found.session_bytes > retention.max_bytes:
-        yield f"the sessions that are kept take {found.session_bytes:,} bytes, more than {retention.max_bytes:,}"
-    if found.sessions or found.blobs or found.leftovers:
-        verb = "would be freed; --yes removes this" if found.is_dry_run else "freed"
+        yield f"{counted(len(found.unowned), 'blob')}, kept: no session ever referred to them; --unowned removes them"
+    if found.sessions or found.blobs or found.files:
+        verb = "freed" if is_done else "would be freed; --yes removes this"
         sessions, blobs = counted(len(found.sessions), "session"), counted(len(found.blobs), "blob")
-        yield f"{sessions}, {blobs}, {counted(len(found.leftovers), 'leftover')}: {found.freed_bytes:,} bytes {verb}"
+        yield f"{sessions}, {blobs}, {counted(len(found.files), 'leftover')}: {found.freed_bytes:,} bytes {verb}"
     else:
-        yield "nothing was removed" if found.locked else "nothing to remove"
-
-
-def _sum(swept: Sequence[FileUsage]) -> str:
-    return f"{counted(len(swept), 'blob')} of {sum(one.size_bytes for one in swept):,} bytes"
+        yield "nothing to remove"

@@ -1,9 +1,10 @@
 """``buoyline preview``."""
 
+import errno
 import shutil
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,15 +12,16 @@ import click
 
 from buoyline.cli.options import json_option
 from buoyline.cli.output import print_json, print_notices, print_text
+from buoyline.errors import StorageError
 from buoyline.offloader import StoredResult
 from buoyline.offloader.stub import stub_of, tokens_of
-from buoyline.previews.source import Source
+from buoyline.previews.source import BytesSource, Source
 from buoyline.tokens import default_counter
-from buoyline.workspace.streams import outside_source
 
 _STDIN = Path("-")
 LIMIT = 3_000
 """The default of `ContextConfig.tool_result_limit`; importing that takes 0.1 s."""
+_CHUNK_BYTES = 1 << 18
 _MOST_BYTES = 64 * LIMIT
 """A text of this size has more tokens than the limit, unless it is nearly all blanks."""
 
@@ -56,12 +58,24 @@ def preview_command(file: Path, max_tokens: int, *, as_json: bool) -> None:
 def _source(file: Path) -> Generator[tuple[Source, str]]:
     """Yield the text of *file* and its name; standard input is copied, since it is read more than once."""
     if file != _STDIN:
-        yield outside_source(file), str(file.absolute())
+        yield _of_file(file), str(file.absolute())
         return
     with tempfile.NamedTemporaryFile(prefix="buoyline-") as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.flush()
-        yield outside_source(Path(copy.name)), "(standard input)"
+        yield _of_file(Path(copy.name)), "(standard input)"
+
+
+def _of_file(path: Path) -> Source:
+    """Return the text of a file, which must not grow while it is read."""
+    if not path.is_file():
+        raise StorageError(errno.EINVAL, "is no regular file, which could be read twice; give - and a pipe", str(path))
+
+    def chunks() -> Iterator[bytes]:
+        with path.open("rb") as file:
+            yield from iter(lambda: file.read(_CHUNK_BYTES), b"")
+
+    return BytesSource(chunks, path.stat().st_size)
 
 
 def _lines(source: Source) -> int:

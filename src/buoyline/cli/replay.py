@@ -14,16 +14,16 @@ import click
 
 from buoyline.cli.options import json_option
 from buoyline.cli.output import counted, print_answer, progress
-from buoyline.compression import ContextConfig
+from buoyline.compression import ContextConfig, Summary
 from buoyline.compression.config import AUTO
+from buoyline.errors import SessionExistsError
 from buoyline.inspect.costs import Prices, appended, cost_of
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import spell
 from buoyline.messages.recording import read_recording
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
-from buoyline.window.settings import document_of
-from buoyline.workspace import LocalWorkspace
+from buoyline.workspace import LocalWorkspace, layout
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,8 +127,8 @@ def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **op
         raise click.BadParameter(problem, param_hint="--compress-at")
     session_id = "stdin" if recording == _STDIN else recording.stem
     directory = Path(tempfile.mkdtemp(prefix="buoyline-replay-")) if workdir is None else workdir
-    seen, window = asyncio.run(_replayed(found.messages, session_id, directory, options))
-    report = _report(session_id, directory, seen, window, prices)
+    seen, tokens = asyncio.run(_replayed(found.messages, session_id, directory, options))
+    report = _report(session_id, directory, seen, prices, tokens=tokens, size=options["context_size"])
     report["recording"] = {"form": found.form, "skipped": found.skipped, "compactions": found.compactions}
     print_answer(report, _in_words(report), as_json=as_json)
 
@@ -149,23 +149,23 @@ def _prices_in(options: Mapping[str, Any]) -> Prices | None:
 
 async def _replayed(
     conversation: Sequence[Any], session_id: str, workdir: Path, options: dict[str, Any]
-) -> tuple[Replay, ContextWindow]:
-    """Replay a conversation, and write down what is in the context at its end."""
-    source: str | Path | None = options["management"]
-    seen = Replay()
-    # Not entered: that would create the directory, even if the window is too small.
-    workspace = LocalWorkspace(workdir)
-    window = ContextWindow(
-        session_id=session_id,
-        offloader=workspace,
+) -> tuple[Replay, int]:
+    """Replay a conversation, and write down what is in the context at its end; return its tokens, too."""
+    seen, workspace = Replay(), LocalWorkspace(workdir)
+    if workspace.session(session_id).load().exists:
+        path = workspace.disk.path(layout.session_directory(session_id))
+        raise SessionExistsError(session_id, path)
+    window = await ContextWindow.open(
+        workspace,
+        session_id,
         size=options["context_size"],
         config=ContextConfig(
             trigger_ratio=options["trigger"] or _DEFAULT_TRIGGER, summary_tokens=options["summary_tokens"]
         ),
         on_event=seen.record,
-        management=None if source is None else document_of(source, workspace),
+        management=options["management"],
     )
-    try:
+    async with window:
         with progress("messages", of_bytes=False) as advance:
             await replay(
                 conversation,
@@ -176,14 +176,12 @@ async def _replayed(
                 on_message=lambda position: advance(position + 1, len(conversation)) if advance else None,
             )
         lines = [spell(message).encode("utf-8") + b"\n" for message in window.messages]
-        workspace.upkeep.replace(RETAINED_FILE, lines)
-    finally:
-        await workspace.close()
-    return seen, window
+        workspace.disk.replace(RETAINED_FILE, lines)
+    return seen, window.tokens
 
 
 def _report(
-    session_id: str, workdir: Path, seen: Replay, window: ContextWindow, prices: Prices | None
+    session_id: str, workdir: Path, seen: Replay, prices: Prices | None, *, tokens: int, size: int
 ) -> dict[str, Any]:
     unmanaged = appended(seen.unmanaged_tokens)
     cost: dict[str, Any] | None = None
@@ -193,15 +191,15 @@ def _report(
     return {
         "session": session_id,
         "workdir": str(workdir.absolute()),
-        "context_size": window.size,
+        "context_size": size,
         "messages": seen.messages,
         "steps": len(seen.step_tokens),
-        "tokens": window.tokens,
+        "tokens": tokens,
         "peak_tokens": max(seen.step_tokens),
         "peak_tokens_unmanaged": max(seen.unmanaged_tokens),
         "sent_tokens": sum(seen.step_tokens),
         "sent_tokens_unmanaged": sum(seen.unmanaged_tokens),
-        "exceeding_steps_unmanaged": sum(tokens > window.size for tokens in seen.unmanaged_tokens),
+        "exceeding_steps_unmanaged": sum(each > size for each in seen.unmanaged_tokens),
         "output_tokens": seen.output_tokens,
         "reusable_tokens": sum(request.reused_tokens for request in seen.requests),
         "reusable_tokens_unmanaged": sum(request.reused_tokens for request in unmanaged),
@@ -209,8 +207,13 @@ def _report(
         "saved_tokens": seen.saved_tokens,
         "offloaded": [{k: v for k, v in asdict(event).items() if k != "stub"} for event in seen.offloaded],
         "exceeding": [{"message": index, "tokens": tokens} for index, tokens in sorted(seen.exceeding.items())],
-        "compressions": [event.summary.without_facts().to_json() for event in seen.compressions],
+        "compressions": [_without_facts(event.summary) for event in seen.compressions],
     }
+
+
+def _without_facts(summary: Summary) -> dict[str, Any]:
+    """Return a summary without what only the next one needs."""
+    return {key: value for key, value in summary.to_json().items() if key != "facts"}
 
 
 def compared(now: float, before: float, what: str = "") -> str:
@@ -253,7 +256,7 @@ def _in_words(report: dict[str, Any]) -> Iterator[str]:
         citations = counted(len(summary["pointers"]), "citation")
         tokens = f"{summary['source_tokens']:,} tokens in {summary['tokens']:,}"
         unverified = f"{len(summary['unverified'])} unverified"
-        yield f"summary {summary['n']}: messages {first}-{end - 1}, {tokens}, {citations}, {unverified}"
+        yield f"summary {summary['n'] + 1}: messages {first}-{end - 1}, {tokens}, {citations}, {unverified}"
     for found in report["exceeding"]:
         yield f"message {found['message']} alone takes {found['tokens']:,} tokens, more than the window"
     if cost is not None:

@@ -1,40 +1,38 @@
 """``buoyline tail``."""
 
+import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
-from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 
 import click
 
 from buoyline.cli.options import existing_workspace, workdir_option
-from buoyline.cli.output import counted, local_time, print_answer, print_notices
-from buoyline.watching.events import (
-    BatchArchived,
+from buoyline.cli.output import local_time, print_answer, print_notices
+from buoyline.watching import (
+    MessagesAdded,
     ResultStored,
     SessionCreated,
     SessionRemoved,
     SummaryWritten,
     WorkspaceEvent,
+    past_events,
+    watch,
 )
-from buoyline.watching.watch import Watch
 from buoyline.workspace import LocalWorkspace, layout
 
 _KINDS: Mapping[type[WorkspaceEvent], str] = MappingProxyType(
     {
         SessionCreated: "session_created",
         SessionRemoved: "session_removed",
-        BatchArchived: "messages_archived",
+        MessagesAdded: "messages_added",
         ResultStored: "result_stored",
         SummaryWritten: "summary_written",
     }
 )
-# A file's time may be earlier than that of an event in it: it comes from another, coarser clock.
-_CLOCK_S = 2.0
-_LATEST_S = 2.0**37  # later years have no date in Python
 
 
 @click.command("tail")
@@ -49,63 +47,45 @@ def tail_command(session: str | None, workdir: Path, lines: int, *, follow: bool
     """Follow a running agent.
 
     Print a line for each thing that is written to a workspace, or to one SESSION of it: the time, the session, what
-    happened, and the path and lines for `buoyline read`. A workspace or session that does not exist yet is waited for.
-    Nothing is written. Ctrl-C ends the command with status 0.
+    happened, and the file for `buoyline read`. A workspace or session that does not exist yet is waited for. Nothing is
+    written. Ctrl-C ends the command with status 0.
 
     Example: buoyline tail s1 --workdir ./workspace
     """
-    workspace = LocalWorkspace(workdir) if follow else existing_workspace(workdir)
-    if not follow and session is not None:
-        workspace.session(session)
-    watch = Watch(workspace, session, last=lines)
+    workspace, wanted = LocalWorkspace(workdir) if follow else existing_workspace(workdir), session or ""
+    if not follow and wanted:
+        workspace.stored(wanted)
     with suppress(KeyboardInterrupt):
-        _show(_history(watch, lines, reads_all=follow), as_json=as_json)
-        if follow and not watch.session_ids:
-            wanted = "a session" if session is None else f"session {session!r}"
-            print_notices([f"waiting for {wanted} in {workspace.workdir}"])
-        for events in watch.rounds() if follow else ():
-            _show(events, as_json=as_json)
+        if follow:
+            asyncio.run(_follow(workspace, wanted, lines, as_json=as_json))
+        else:
+            for event in deque(past_events(workspace, wanted), maxlen=lines):
+                _show(event, as_json=as_json)
 
 
-def _history(watch: Watch, count: int, *, reads_all: bool) -> list[WorkspaceEvent]:
-    """Return the newest *count* events of all sessions together by time, those of each session in their own order.
-
-    If the sessions will be followed, *reads_all* also reads those whose last write was before all these events.
-    """
-    found: list[tuple[str, str, WorkspaceEvent]] = []
-    newest: dict[str, str] = {}
-
-    def is_enough(last_write_s: float) -> bool:
-        latest = datetime.fromtimestamp(min(max(last_write_s, 0.0), _LATEST_S) + _CLOCK_S, UTC).isoformat()
-        return not reads_all and len(found) >= count and (not found or found[0][0] > latest)
-
-    for events in watch.history(is_enough):
-        for event in events:
-            # A summary has the time that its author gave it, or none.
-            newest[event.session_id] = max(newest.get(event.session_id, ""), event.time)
-            found.append((newest[event.session_id], event.session_id, event))
-        found.sort(key=itemgetter(0, 1))
-        del found[: max(len(found) - count, 0)]
-    return [event for *_, event in found]
+async def _follow(workspace: LocalWorkspace, session_id: str, lines: int, *, as_json: bool) -> None:
+    if workspace.disk.status(layout.session_directory(session_id) if session_id else layout.SESSIONS) is None:
+        wanted = f"session {session_id!r}" if session_id else "a session"
+        print_notices([f"waiting for {wanted} in {workspace.workdir}"])
+    async for event in watch(workspace, session_id, last=lines):
+        _show(event, as_json=as_json)
 
 
-def _show(events: Sequence[WorkspaceEvent], *, as_json: bool) -> None:
-    for event in events:
-        fields = {"event": _KINDS[type(event)], **dataclasses.asdict(event)}
-        line = f"{local_time(event.time) or '-':<19}  {event.session_id}  {_in_words(event)}"
-        print_answer(fields, [line], as_json=as_json)
+def _show(event: WorkspaceEvent, *, as_json: bool) -> None:
+    fields = {"event": _KINDS[type(event)], **dataclasses.asdict(event)}
+    line = f"{local_time(event.time) or '-':<19}  {event.session_id}  {_in_words(event)}"
+    print_answer(fields, [line], as_json=as_json)
 
 
 def _in_words(event: WorkspaceEvent) -> str:
     match event:
-        case BatchArchived(first=first, end=end, lines=(start, last)):
-            return f"archived messages {first}-{end - 1}: {layout.TRANSCRIPT_FILE}:{start}-{last}"
-        case ResultStored(call_id=call_id, name=name, view=view, lines=lines, size_bytes=size_bytes):
-            size = f"{counted(lines, 'line')}, {size_bytes:,} bytes"
-            return f"stored the result of {call_id or 'a call'}: {view or name} {size}"
-        case SummaryWritten(n=n, first=first, end=end, source_tokens=source, tokens=tokens):
-            place = f"{layout.SUMMARIES_FILE}:{n}"
-            return f"summarised messages {first}-{end - 1}: {place} {source:,} tokens in {tokens:,}"
+        case MessagesAdded(first=first, end=end):
+            return f"added message {first}" if end == first + 1 else f"added messages {first}-{end - 1}"
+        case ResultStored(name=name, size_bytes=size_bytes):
+            return f"stored a result: {name} {size_bytes:,} bytes"
+        case SummaryWritten(n=n, archived=archived):
+            place = "" if n is None else f": {layout.SUMMARIES}:{n + 1}"
+            return f"compacted; {archived:,} messages are archived{place}"
         case SessionCreated():
             return "created the session"
         case SessionRemoved():

@@ -1,7 +1,7 @@
-"""Compression: older messages become a summary that cites the archive.
+"""Summaries: older messages become a summary that cites the archive.
 
 Here are the configuration, the plan of what is archived, the compressor, the checks of a summary and the summarizers.
-Nothing here holds a context or decides when it is compacted: `buoyline.window` does.
+Nothing here holds a context or decides when it is compacted.
 """
 
 from buoyline.compression.compressor import CompressionResult, Compressor
@@ -9,7 +9,7 @@ from buoyline.compression.config import ContextConfig
 from buoyline.compression.extractive.summarizer import Extractive
 from buoyline.compression.plan import Plan
 from buoyline.compression.pointers import Pointer
-from buoyline.compression.summarizers.callables import CallableSummarizer
+from buoyline.compression.summarizers.function import CallableSummarizer
 from buoyline.compression.summarizers.model import ModelSummarizer
 from buoyline.compression.summary import (
     Draft,

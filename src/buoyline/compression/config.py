@@ -5,9 +5,8 @@ configuration that cannot work is refused when it is built.
 """
 
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from buoyline.compression.summary import FIELDS
@@ -41,24 +40,20 @@ SUMMARY_TEMPLATE: Final = (
     "# Context to preserve\n{context_to_preserve}"
 )
 
-_DESCRIPTIONS: Final = MappingProxyType(
-    {
-        "task_overview": "What the user asked for, in the user's words, with later corrections and limits.",
-        "current_state": "What has been done: files created and changed, commands run and how they ended.",
-        "important_discoveries": "What was learnt: errors and how they were solved, decisions and their reasons.",
-        "next_steps": "What is open, in order.",
-        "context_to_preserve": "What must stay exact: paths, identifiers, numbers, preferences, promises.",
-    }
+_DESCRIPTIONS: Final = (
+    "What the user asked for, in the user's words, with later corrections and limits.",
+    "What has been done: files created and changed, commands run and how they ended.",
+    "What was learnt: errors and how they were solved, decisions and their reasons.",
+    "What is open, in order.",
+    "What must stay exact: paths, identifiers, numbers, preferences, promises.",
 )
 
 
 def default_schema() -> dict[str, Any]:
     """Return the JSON Schema of a summary with the five fields, each a required text."""
-    return {
-        "type": "object",
-        "properties": {name: {"type": "string", "description": _DESCRIPTIONS[name]} for name in FIELDS},
-        "required": list(FIELDS),
-    }
+    described = zip(FIELDS, _DESCRIPTIONS, strict=True)
+    properties = {name: {"type": "string", "description": description} for name, description in described}
+    return {"type": "object", "properties": properties, "required": list(FIELDS)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,9 +68,9 @@ class ContextConfig:
         tool_result_limit: Tokens above which a tool result is offloaded; at least 2.
         preview_tokens: Tokens of a stub; from 1 to below *tool_result_limit*. If the default of 1,000 does not fit the
             limit, a third of the limit is used.
-        turn_results_limit: Tokens of all results between two model calls. Above it the largest are offloaded, even if
-            each keeps its own limit; at least the largest limit of one result. Default: four times
-            *tool_result_limit*, at most three tenths of the window, and at least the largest limit.
+        turn_results_limit: Tokens of all results between two model calls, judged in order of arrival; at least the
+            largest limit of one result. Default: four times *tool_result_limit*, at most three tenths of the window,
+            and at least the largest limit.
         tool_rules: `ToolRule` by tool name or pattern such as ``mcp__*``; the first match holds. A mapping with the
             fields of a rule is accepted.
         compression_prompt: Instructs the model that summarizes; not empty. The extractive summarizer ignores it.
@@ -96,27 +91,30 @@ class ContextConfig:
     preview_tokens: int = _PREVIEW_TOKENS
     turn_results_limit: int | None = None
     tool_rules: Mapping[str, ToolRule] = field(default_factory=dict[str, ToolRule])
-    compression_prompt: str = COMPRESSION_PROMPT
-    summary_template: str = SUMMARY_TEMPLATE
-    summary_schema: Mapping[str, Any] = field(default_factory=default_schema)
+    compression_prompt: str = field(default=COMPRESSION_PROMPT, repr=False)
+    summary_template: str = field(default=SUMMARY_TEMPLATE, repr=False)
+    summary_schema: Mapping[str, Any] = field(default_factory=default_schema, repr=False)
     summary_tokens: int | None = None
     max_images: int | None = 100
 
     def __post_init__(self) -> None:
         """Check every value and fill in defaults that depend on others."""
-        if self.trigger_ratio != AUTO:
-            _require_number("trigger_ratio", self.trigger_ratio)
-        if not 0 < self.largest_trigger_ratio <= MAX_TRIGGER_RATIO:
-            raise ConfigError("trigger_ratio", f"{self.trigger_ratio} is not above 0 and at most {MAX_TRIGGER_RATIO}")
-        _require_number("reserve_ratio", self.reserve_ratio)
-        if not 0 <= self.reserve_ratio < self.largest_trigger_ratio:
-            limit = f"from 0 to below trigger_ratio ({self.largest_trigger_ratio})"
-            raise ConfigError("reserve_ratio", f"{self.reserve_ratio} is not {limit}")
-        self._check_result_limits()
-        if self.summary_tokens is not None:
-            require_count("summary_tokens", self.summary_tokens)
-        if self.max_images is not None:
-            require_count("max_images", self.max_images, least=0)
+        trigger = self.largest_trigger_ratio
+        if not 0 < _number("trigger_ratio", trigger) <= MAX_TRIGGER_RATIO:
+            raise ConfigError("trigger_ratio", f"{trigger} is not above 0 and at most {MAX_TRIGGER_RATIO}")
+        if not 0 <= _number("reserve_ratio", self.reserve_ratio) < trigger:
+            raise ConfigError("reserve_ratio", f"{self.reserve_ratio} is not from 0 to below trigger_ratio ({trigger})")
+        require_count("tool_result_limit", self.tool_result_limit, least=2)
+        object.__setattr__(self, "tool_rules", _rules(self.tool_rules))
+        if self.preview_tokens == _PREVIEW_TOKENS:
+            object.__setattr__(self, "preview_tokens", self.fitting_preview(self.tool_result_limit))
+        require_count("preview_tokens", self.preview_tokens)
+        if self.preview_tokens >= self.tool_result_limit:
+            problem = f"{self.preview_tokens} is not below tool_result_limit ({self.tool_result_limit})"
+            raise ConfigError("preview_tokens", problem)
+        for name, least in (("turn_results_limit", self._largest_limit), ("summary_tokens", 1), ("max_images", 0)):
+            if getattr(self, name) is not None:
+                require_count(name, getattr(self, name), least=least)
         prompt: object = self.compression_prompt
         if not isinstance(prompt, str) or not prompt.strip():
             raise ConfigError("compression_prompt", "must be a text that is not empty")
@@ -149,41 +147,20 @@ class ContextConfig:
         """
         if self.turn_results_limit is not None:
             return self.turn_results_limit
-        usual = min(_RESULTS_IN_A_TURN * self.tool_result_limit, int(_SHARE_OF_A_TURN * size))
-        return max(usual, self._largest_limit())
+        return max(min(_RESULTS_IN_A_TURN * self.tool_result_limit, int(_SHARE_OF_A_TURN * size)), self._largest_limit)
 
     def rule_for(self, tool: str) -> ToolRule:
-        """Return the rule for *tool* with its limit and preview filled in."""
+        """Return the rule for *tool* with its limit filled in."""
         rule = rule_for(self.tool_rules, tool)
-        limit = self.tool_result_limit if rule.limit is None else rule.limit
-        preview_tokens = rule.preview_tokens
-        if preview_tokens is None:
-            preview_tokens = self.preview_tokens if self.preview_tokens < limit else max(limit // 3, 1)
-        return replace(rule, limit=limit, preview_tokens=preview_tokens)
+        return replace(rule, limit=self.tool_result_limit) if rule.limit is None else rule
 
+    def fitting_preview(self, limit: int) -> int:
+        """Return the tokens of the stub of a result that may take *limit*."""
+        return self.preview_tokens if self.preview_tokens < limit else max(limit // 3, 1)
+
+    @property
     def _largest_limit(self) -> int:
-        limits = [rule.limit for rule in self.tool_rules.values() if rule.limit is not None]
-        return max(self.tool_result_limit, *limits) if limits else self.tool_result_limit
-
-    def _check_result_limits(self) -> None:
-        require_count("tool_result_limit", self.tool_result_limit, least=2)
-        if self.preview_tokens == _PREVIEW_TOKENS >= self.tool_result_limit:
-            object.__setattr__(self, "preview_tokens", max(self.tool_result_limit // 3, 1))
-        require_count("preview_tokens", self.preview_tokens)
-        if self.preview_tokens >= self.tool_result_limit:
-            problem = f"{self.preview_tokens} is not below tool_result_limit ({self.tool_result_limit})"
-            raise ConfigError("preview_tokens", problem)
-        object.__setattr__(self, "tool_rules", _rules(self.tool_rules))
-        for pattern, rule in self.tool_rules.items():
-            limit = self.tool_result_limit if rule.limit is None else rule.limit
-            if rule.preview_tokens is not None and rule.preview_tokens >= limit:
-                problem = f"preview_tokens of {pattern!r} is {rule.preview_tokens}, not below its limit ({limit})"
-                raise ConfigError("tool_rules", problem)
-        if self.turn_results_limit is not None:
-            require_count("turn_results_limit", self.turn_results_limit)
-            if self.turn_results_limit < self._largest_limit():
-                problem = f"{self.turn_results_limit} is below the limit of one result ({self._largest_limit()})"
-                raise ConfigError("turn_results_limit", problem)
+        return max(rule.limit or 0 for rule in (ToolRule(limit=self.tool_result_limit), *self.tool_rules.values()))
 
 
 def require_size(size: object) -> int:
@@ -195,12 +172,6 @@ def require_size(size: object) -> int:
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ConfigError("size", f"{size!r} is not a whole number of tokens above 0")
     return size
-
-
-def require_focus(focus: object) -> None:
-    """Raise `ConfigError` if *focus*, what a summary keeps above all, is neither a text nor empty or None."""
-    if focus and not isinstance(focus, str):
-        raise ConfigError("focus", f"must be a text that says what to keep, not {type(focus).__name__}")
 
 
 def config_of(config: object) -> ContextConfig:
@@ -223,25 +194,22 @@ def _rules(rules: object) -> dict[str, ToolRule]:
         raise ConfigError("tool_rules", "must be a mapping from names of tools, or patterns, to ToolRule")
     found: dict[str, ToolRule] = {}
     for pattern, rule in rules.items():
-        if isinstance(rule, ToolRule):
-            found[pattern] = rule
-        elif is_object(rule):
-            known = [one.name for one in fields(ToolRule)]
-            if unknown := [name for name in rule if name not in known]:
-                problem = f"{unknown[0]!r} of {pattern!r} is no setting of a ToolRule; choose one of {', '.join(known)}"
-                raise ConfigError("tool_rules", problem)
-            found[pattern] = ToolRule(**rule)
-        else:
-            raise ConfigError("tool_rules", f"{pattern!r} must have a ToolRule, not {type(rule).__name__}")
+        try:
+            found[pattern] = rule if isinstance(rule, ToolRule) else ToolRule(**rule)
+        except TypeError as error:
+            known = ", ".join(one.name for one in fields(ToolRule))
+            problem = f"{pattern!r} is no ToolRule ({error}); its settings are {known}"
+            raise ConfigError("tool_rules", problem) from error
     return found
 
 
-def _require_number(name: str, value: object) -> None:
+def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(name, f"must be a number, not {type(value).__name__}")
+    return value
 
 
-def _check_template(template: object, fields: tuple[str, ...]) -> None:
+def _check_template(template: object, names: tuple[str, ...]) -> None:
     if not isinstance(template, str):
         raise ConfigError("summary_template", f"must be a text, not {type(template).__name__}")
     try:
@@ -249,59 +217,43 @@ def _check_template(template: object, fields: tuple[str, ...]) -> None:
     except ValueError as error:
         raise ConfigError("summary_template", f"{error}; write a brace that is meant as text twice") from error
     if not found:
-        raise ConfigError("summary_template", f"names no field; use some of {_braced(fields)}")
-    unknown = sorted(set(found) - set(fields))
-    if unknown:
-        raise ConfigError("summary_template", f"{_braced(unknown)} is no field of the schema; use {_braced(fields)}")
-    repeated = sorted({name for name in found if found.count(name) > 1})
-    if repeated:
+        raise ConfigError("summary_template", f"names no field; use some of {_braced(names)}")
+    if unknown := sorted(set(found) - set(names)):
+        raise ConfigError("summary_template", f"{_braced(unknown)} is no field of the schema; use {_braced(names)}")
+    if repeated := sorted({name for name in found if found.count(name) > 1}):
         raise ConfigError("summary_template", f"names {_braced(repeated)} more than once; each takes tokens")
     try:  # a format or a field name such as {a:d} or {a.b} fails only when the template is filled
-        template.format(**dict.fromkeys(fields, "text"))
+        template.format(**dict.fromkeys(names, "text"))
     except (AttributeError, LookupError, ValueError) as error:
-        problem = f"cannot be filled ({error}); use field names in plain braces, such as {_braced(fields[:1])}"
+        problem = f"cannot be filled ({error}); use field names in plain braces, such as {_braced(names[:1])}"
         raise ConfigError("summary_template", problem) from error
 
 
-def _braced(names: Sequence[str]) -> str:
+def _braced(names: Iterable[str]) -> str:
     return ", ".join(f"{{{name}}}" for name in names)
 
 
 # How many tokens a summary may take.
 
-
 LEAST_SUMMARY_TOKENS: Final = 64
-SMALL_SUMMARY_TOKENS: Final = 400
-"""With fewer tokens a summary holds its frame but not the task."""
+_SMALL_SUMMARY_TOKENS: Final = 400  # with fewer tokens a summary holds its frame but not the task
 
 
 def summary_budget_tokens(
-    archived_tokens: int,
-    limit_tokens: int,
-    *,
-    replaced_tokens: int = 0,
-    least_tokens: int = SMALL_SUMMARY_TOKENS,
-    trigger_room_tokens: int | None = None,
-    window_room_tokens: int = 0,
-    has_answer_room: bool = False,
+    archived_tokens: int, limit_tokens: int, *, replaced_tokens: int, trigger_room_tokens: int, window_room_tokens: int
 ) -> int:
     """Return how many tokens the summary of *archived_tokens* may take.
 
     The summary may repeat all that the last one said, and half of the archived tokens become free. The context stays
-    below the trigger if it can. If the kept messages take too much for that, the summary may take the rest of the
-    window, or half of the rest if no room is reserved for the answer: a summary without facts costs more.
+    below the trigger if it can. If the kept messages take too much for that, the summary may take more: one without
+    facts costs more.
 
     Args:
         archived_tokens: Without the replaced summary.
         limit_tokens: Of any summary.
         replaced_tokens: Of the replaced summary.
-        least_tokens: Allowed even for a summary of few messages.
-        trigger_room_tokens: Tokens below the trigger that no kept message takes; None if nothing triggers.
-        window_room_tokens: Tokens of the window that no kept message takes.
-        has_answer_room: *window_room_tokens* already excludes room for the model's answer.
+        trigger_room_tokens: Tokens below the trigger that no kept message takes.
+        window_room_tokens: Tokens of the window that the summary may take if it must.
     """
-    wanted = min(limit_tokens, max(replaced_tokens + archived_tokens // 2, least_tokens))
-    if trigger_room_tokens is not None and trigger_room_tokens < wanted:
-        left = window_room_tokens if has_answer_room else window_room_tokens // 2
-        wanted = min(wanted, max(trigger_room_tokens, left))
-    return max(wanted, LEAST_SUMMARY_TOKENS)
+    wanted = min(limit_tokens, max(replaced_tokens + archived_tokens // 2, _SMALL_SUMMARY_TOKENS))
+    return max(min(wanted, max(trigger_room_tokens, window_room_tokens)), LEAST_SUMMARY_TOKENS)

@@ -10,8 +10,6 @@ from itertools import accumulate
 from buoyline.messages import Message, Opaque, Text
 from buoyline.messages.model import Note
 
-Spans = list[tuple[int, int]]
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -31,12 +29,7 @@ class Plan:
 
 
 def plan(
-    messages: Sequence[Message],
-    counts: Sequence[int],
-    *,
-    max_kept_tokens: int,
-    at_least: int = 0,
-    before_model: bool = False,
+    messages: Sequence[Message], counts: Sequence[int], *, max_kept_tokens: int, before_model: bool = False
 ) -> Plan:
     """Archive as few messages as bring the rest to *max_kept_tokens*.
 
@@ -45,19 +38,20 @@ def plan(
     of them must not hold all later messages in the context. Those of the model's newest message are kept in any case,
     since their results are coming in.
 
-    *messages* are those behind the prefix, and *counts* their tokens. *at_least* must be archived, because they already
-    are. The cut is 0 if no message may be archived. With *before_model*, it is before a message of the model's if the
-    cut or one next to it is.
+    *messages* are those behind the prefix, and *counts* their tokens. The cut is 0 if no message may be archived. With
+    *before_model*, it is before a message of the model's if the cut or one next to it is.
     """
     archived_tokens = [0, *accumulate(counts)]
-    total_tokens = archived_tokens[-1]
+    total_tokens, awaited = archived_tokens[-1], awaited_from(messages)
     cuts: list[int] = []
-    awaited = awaited_from(messages)
     for hold_pending in (True, False):
-        cuts = [cut for cut in legal_cuts(messages, hold_pending=hold_pending) if at_least <= cut <= awaited]
-        cut = next((cut for cut in cuts if archived_tokens[cut] >= total_tokens - max_kept_tokens), None)
-        if cut is not None:
-            cut = _near_model(cuts, cut, messages) if before_model else cut
+        cuts = [cut for cut in legal_cuts(messages, hold_pending=hold_pending) if cut <= awaited]
+        at = next((at for at, cut in enumerate(cuts) if archived_tokens[cut] >= total_tokens - max_kept_tokens), None)
+        if at is not None:
+            cut = cuts[at]
+            if before_model:
+                near = (cut, *cuts[max(at - 1, 0) : at], *cuts[at + 1 : at + 2])
+                cut = next((one for one in near if messages[one].role == "assistant"), cut)
             reason = f"the newest {len(messages) - cut} fit {max_kept_tokens:,} tokens"
             return Plan(cut, archived_tokens[cut], total_tokens - archived_tokens[cut], reason)
     if not cuts:
@@ -65,13 +59,6 @@ def plan(
     cut = cuts[-1]
     reason = f"the newest {len(messages) - cut} belong together"
     return Plan(cut, archived_tokens[cut], total_tokens - archived_tokens[cut], reason)
-
-
-def _near_model(cuts: Sequence[int], cut: int, messages: Sequence[Message]) -> int:
-    """Return *cut*, or the one before or behind it, that is before a message of the model's; *cut* if none is."""
-    at = cuts.index(cut)
-    nearest = (cut, *cuts[max(at - 1, 0) : at], *cuts[at + 1 : at + 2])
-    return next((one for one in nearest if messages[one].role == "assistant"), cut)
 
 
 def awaited_from(messages: Sequence[Message]) -> int:
@@ -99,29 +86,21 @@ def legal_cuts(messages: Sequence[Message], *, hold_pending: bool = True) -> lis
     for start, end in spans:
         blocked[start + 1] += 1
         blocked[end + 1] -= 1
-    cuts: list[int] = []
-    depth = 0
-    for cut in range(1, len(messages)):
-        depth += blocked[cut]
-        if depth == 0:
-            cuts.append(cut)
-    return cuts
+    return [cut for cut, depth in enumerate(accumulate(blocked)) if 0 < cut < len(messages) and not depth]
 
 
-def pair_spans(messages: Sequence[Message]) -> Spans:
+def pair_spans(messages: Sequence[Message]) -> list[tuple[int, int]]:
     """Return the positions of each call and its result, for pairs in different messages.
 
     A result belongs to the nearest earlier call of its id that has none yet. In recorded sessions ids repeat or are
     empty, answers come late, and some results belong to no call.
     """
     waiting: dict[str, list[int]] = {}
-    spans: Spans = []
+    spans: list[tuple[int, int]] = []
     for position, message in enumerate(messages):
         for call_id in _ids(message, of_results=False):
             waiting.setdefault(call_id, []).append(position)
-        for call_id in _ids(message, of_results=True):
-            if calls := waiting.get(call_id):
-                spans.append((calls.pop(), position))
+        spans += [(calls.pop(), position) for one in _ids(message, of_results=True) if (calls := waiting.get(one))]
     return [(start, end) for start, end in spans if start != end]
 
 

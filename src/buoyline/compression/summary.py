@@ -1,22 +1,15 @@
 """What a summary is made of, and what a summarizer takes and returns."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Final, Protocol
 
-from buoyline.compression.pointers import Pointer
-from buoyline.compression.work_state import WorkState, work_state_from
+from buoyline.compression.pointers import Pointer, pointers_in
 from buoyline.errors import SummaryError
 from buoyline.messages import Message
 from buoyline.tokens import TextCounter
 
-RULES_FIELD: Final = "context_to_preserve"
-"""The field of the user's rules."""
-
-FEW_FACTS: Final = 60
-"""So many facts that a summary does not say, the most needed, are kept where room is short."""
-
-FIELDS = ("task_overview", "current_state", "important_discoveries", "next_steps", "context_to_preserve")
+FIELDS: Final = ("task_overview", "current_state", "important_discoveries", "next_steps", "context_to_preserve")
 """The five fields of a summary, in reading order. Source: AgentScope's `ContextConfig`."""
 
 
@@ -41,10 +34,9 @@ class SourceMessage:
 
     Attributes:
         message: An offloaded tool result reads as its stub.
-        pointer: Its lines in the transcript; None with an offloader that knows no lines.
+        pointer: Its lines in the transcript; None without one.
         excerpts: The stub's lines for each of its tool results, None for a whole one; empty if all are whole.
-        lines: The transcript's lines that *pointer* names, so that some of them can be cited; empty if not known, and
-            then the whole message is cited.
+        lines: The transcript's lines that *pointer* names; empty if not known, and then the whole message is cited.
     """
 
     index: int
@@ -60,42 +52,23 @@ class Fact:
 
     Attributes:
         field: The field of the summary that says it.
-        kind: For example ``"request"``, ``"changed"``, ``"error"``, ``"finding"``.
-        text: As in the summary, without its pointer.
-        pointer: Lines that back it; None if there are none.
-        last_seen: Session index of the newest of the *count* messages that hold it.
-        weight: How likely it is needed again; only comparable within a kind.
+        kind: For example ``"task"``, ``"check"``, ``"error"``, ``"finding"``.
+        text: As in the summary, without its citation.
+        pointers: Lines that back it.
+        last_seen: Session index of the newest message that holds it.
+        weight: How much it is needed.
         order: Position among the facts of one message.
-        also: Further lines that back it: a call and its result may be far apart or in two files.
-        is_shown: The summary says it. If not, it lacked room, and the next summary may say it.
+        subject: What it is the newest word on, such as a command: it replaces older facts with the same subject.
     """
 
     field: str
     kind: str
     text: str
-    pointer: Pointer | None
+    pointers: tuple[Pointer, ...]
     last_seen: int
-    count: int = 1
     weight: float = 1.0
     order: int = 0
-    also: tuple[Pointer, ...] = ()
-    is_shown: bool = True
-
-    @property
-    def pointers(self) -> tuple[Pointer, ...]:
-        """All lines that back it, in reading order."""
-        return () if self.pointer is None else (self.pointer, *self.also)
-
-
-class BatchReference(NamedTuple):
-    """Messages that an offloader without line ranges took in one call, by session index, and its answer.
-
-    *end* is behind the last message.
-    """
-
-    first: int
-    end: int
-    reference: str
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +78,17 @@ class Draft:
     Attributes:
         summarizer: Its name, e.g. ``"extractive"``.
         fields: Text of each requested field; sentences cite the archive as ``[path:start-end]``.
-        pointers: Those in the text, in reading order, each once.
-        items: Facts for the next summary, most needed first; empty from most model summarizers.
-        batches: Where all summarized messages are; empty if one transcript holds them. The compressor sets it.
-        work: The state of the work behind the messages, which the next summary continues; None from most summarizers.
+        facts: For the next summary; empty from most model summarizers.
     """
 
     summarizer: str
     fields: Mapping[str, str]
-    pointers: tuple[Pointer, ...] = ()
-    items: tuple[Fact, ...] = ()
-    batches: tuple[BatchReference, ...] = ()
-    work: WorkState | None = None
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def pointers(self) -> tuple[Pointer, ...]:
+        """The citations in the fields, in reading order, each once."""
+        return tuple(dict.fromkeys(pointers_in("\n".join(self.fields.values()))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +103,6 @@ class SummaryRequest:
         focus: What the caller wants kept above all; may be empty.
         prompt: Instruction for a model.
         schema: JSON Schema of a model's answer.
-        state: The state of the work in lines with citations, to complete and not to contradict.
     """
 
     sources: Sequence[SourceMessage]
@@ -142,7 +113,12 @@ class SummaryRequest:
     focus: str = ""
     prompt: str = ""
     schema: Mapping[str, object] = field(default_factory=dict[str, object])
-    state: str = ""
+
+    @property
+    def source_tokens(self) -> int:
+        """Tokens of all that the summary replaces."""
+        texts = [source.message.spoken for source in self.sources]
+        return sum(map(self.counter.count, [*texts, *(self.previous.fields.values() if self.previous else ())]))
 
 
 class Summarizer(Protocol):
@@ -154,30 +130,17 @@ class Summarizer(Protocol):
 
 
 def require_draft(answer: object) -> Draft:
-    """Return *answer* if it and all its parts have the right types: a summarizer may be anybody's code.
+    """Return *answer* if it is a draft of texts: a summarizer may be anybody's code.
 
     Raises:
-        SummaryError: It or a part of it is something else.
+        SummaryError: It is something else.
     """
     if not isinstance(answer, Draft):
-        raise SummaryError("the summariser", f"answered with {type(answer).__name__}, not with a Draft")
-    _require_types("the summarizer", [(answer.summarizer, str)])
-    work = [] if answer.work is None else [(answer.work, WorkState)]
-    whole = [(answer.fields, Mapping), (answer.pointers, Sequence), (answer.items, Sequence), *work]
-    _require_types(answer.summarizer, whole)
-    texts = [(text, str) for pair in answer.fields.items() for text in pair]
-    pointers, items = [(one, Pointer) for one in answer.pointers], [(one, Fact) for one in answer.items]
-    _require_types(answer.summarizer, [*texts, *pointers, *items])
+        raise SummaryError("the summarizer", f"answered with {type(answer).__name__}, not with a Draft")
+    fields: object = answer.fields
+    if not isinstance(fields, Mapping) or not all(isinstance(one, str) for pair in fields.items() for one in pair):
+        raise SummaryError(str(answer.summarizer), "has fields that are no texts")
     return answer
-
-
-def _require_types(summarizer: str, parts: Iterable[tuple[object, type]]) -> None:
-    for part, kind in parts:
-        if not isinstance(part, kind):
-            raise SummaryError(summarizer, f"holds {type(part).__name__} where {kind.__name__} is expected")
-
-
-# A summary as JSON. Source: docs/format.md, "summaries.jsonl" and "facts-<n>.jsonl".
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +151,13 @@ class Summary:
         number: Position among the session's summaries, from 1; 0 without a log.
         messages: Session index of the first replaced message, and behind the last.
         unverified: Claims that were found nowhere, which the text marks; then the citations that were removed, as
-            ``path:start-end``, because their lines do not exist or do not back the sentence.
+            ``path:start-end``, because their lines do not exist or do not hold what the sentence says.
         source_tokens: Of the messages.
         tokens: Of the text.
         text: What the model sees.
         created_at: ISO 8601, UTC.
         fell_back: Why the extractive summarizer wrote it in place of the given one; else empty.
+        references: Where an offloader that knows no lines put this and the earlier summarized messages.
     """
 
     number: int
@@ -205,41 +169,28 @@ class Summary:
     text: str
     created_at: str
     fell_back: str = ""
+    references: tuple[str, ...] = ()
 
     def numbered(self, number: int) -> "Summary":
         """Return the same summary under *number*."""
         return replace(self, number=number)
 
-    def without_facts(self) -> "Summary":
-        """Return the same summary as people read it, without what only the next summary needs."""
-        return replace(self, draft=replace(self.draft, items=(), work=None))
-
-    def with_few_facts(self) -> "Summary":
-        """Return the same summary with the facts that it says and the most needed others.
-
-        For a place that is written at each step, such as the state of an agent: it stays small.
-        """
-        kept = {id(item) for item in [item for item in self.draft.items if not item.is_shown][:FEW_FACTS]}
-        items = tuple(item for item in self.draft.items if item.is_shown or id(item) in kept)
-        return replace(self, draft=replace(self.draft, items=items))
-
     def to_json(self) -> dict[str, Any]:
-        """Return the whole summary as a JSON object, as `SummaryLog` takes it; `summary_from` reads it."""
+        """Return the line of ``summaries.jsonl``, which `summary_from` reads."""
         return {
             "n": self.number,
             "messages": list(self.messages),
             "summarizer": self.draft.summarizer,
             "fields": dict(self.draft.fields),
-            "pointers": [_pointer_json(pointer) for pointer in self.draft.pointers],
+            "pointers": [asdict(pointer) for pointer in self.draft.pointers],
             "unverified": list(self.unverified),
             "source_tokens": self.source_tokens,
             "tokens": self.tokens,
             "text": self.text,
             "created_at": self.created_at,
-            "items": [_item_json(item) for item in self.draft.items],
+            "facts": [asdict(fact) for fact in self.draft.facts],
             **({"fell_back": self.fell_back} if self.fell_back else {}),
-            **({"batches": [list(batch) for batch in self.draft.batches]} if self.draft.batches else {}),
-            **({"work": self.draft.work.to_json()} if self.draft.work is not None else {}),
+            **({"references": list(self.references)} if self.references else {}),
         }
 
 
@@ -249,82 +200,20 @@ def summary_from(line: Mapping[str, Any]) -> Summary:
     Raises:
         KeyError: A key that every summary has is missing.
     """
-    pointers = tuple(_pointer(found) for found in line["pointers"])
-    items = tuple(_item(found) for found in line.get("items", ()))
-    batches = tuple(BatchReference(*batch) for batch in line.get("batches", ()))
-    work = work_state_from(line["work"]) if "work" in line else None
+    facts = list[Fact]()
+    for found in line.get("facts", ()):
+        known: dict[str, Any] = {one.name: found[one.name] for one in fields(Fact) if one.name in found}
+        known["pointers"] = tuple(Pointer(one["path"], one["start"], one["end"]) for one in found["pointers"])
+        facts.append(Fact(**known))
     return Summary(
         number=line["n"],
         messages=(line["messages"][0], line["messages"][1]),
-        draft=Draft(line["summarizer"], dict(line["fields"]), pointers, items, batches, work),
+        draft=Draft(line["summarizer"], dict(line["fields"]), tuple(facts)),
         unverified=tuple(line["unverified"]),
         source_tokens=line["source_tokens"],
         tokens=line["tokens"],
         text=line["text"],
         created_at=line["created_at"],
         fell_back=line.get("fell_back", ""),
+        references=tuple(line.get("references", ())),
     )
-
-
-def _pointer(found: Mapping[str, Any]) -> Pointer:
-    return Pointer(found["path"], found["start"], found["end"])
-
-
-def _item_json(item: Fact) -> dict[str, Any]:
-    """Return a fact as JSON; only one that the summary does not say has the key ``shown``.
-
-    There are thousands: `dataclasses.asdict` takes ten times as long.
-    """
-    pointer, *also = map(_pointer_json, item.pointers) if item.pointer else (None,)
-    return {
-        "field": item.field,
-        "kind": item.kind,
-        "text": item.text,
-        "pointer": pointer,
-        "last_seen": item.last_seen,
-        "count": item.count,
-        "weight": item.weight,
-        **({"order": item.order} if item.order else {}),
-        **({"also": also} if also else {}),
-        **({} if item.is_shown else {"shown": False}),
-    }
-
-
-def _pointer_json(pointer: Pointer) -> dict[str, Any]:
-    return {"path": pointer.path, "start": pointer.start, "end": pointer.end}
-
-
-def _item(found: Mapping[str, Any]) -> Fact:
-    pointer = found["pointer"]
-    return Fact(
-        field=found["field"],
-        kind=found["kind"],
-        text=found["text"],
-        pointer=None if pointer is None else _pointer(pointer),
-        last_seen=found["last_seen"],
-        count=found["count"],
-        weight=found["weight"],
-        order=found.get("order", 0),
-        also=tuple(_pointer(pointer) for pointer in found.get("also", ())),
-        is_shown=found.get("shown", True),
-    )
-
-
-# The event of a compressor.
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryFellBack:
-    """A summarizer failed, and the extractive one takes over: nothing is lost, and the text is drier.
-
-    *messages* has the session index of the first message, and behind the last; *source_tokens* are theirs. *summarizer*
-    is the one that failed.
-    """
-
-    messages: tuple[int, int]
-    summarizer: str
-    reason: str
-    source_tokens: int
-
-
-OnSummaryEvent: TypeAlias = Callable[[SummaryFellBack], None]

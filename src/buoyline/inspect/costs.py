@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from buoyline.messages.registry import detect
-from buoyline.tokens import Prices, TextCounter
+from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_message
 
 __all__ = [
@@ -17,6 +17,19 @@ __all__ = [
 ]
 
 _PER_TOKENS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """The prices of a million tokens, in any currency.
+
+    None for input from the cache, or for input that is added to it: the price of other input.
+    """
+
+    input: float
+    output: float
+    cached: float | None = None
+    cache_write: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ class Replay:
 
     Attributes:
         step_tokens: Of the context at each model call; the last call follows all messages.
-        turn_tokens: Of the tool results since the call before, at each model call.
         unmanaged_tokens: Of the context at each model call without buoyline.
         exceeding: Session index and tokens of each message that alone exceeds the window.
         requests: What a prompt cache could reuse of each model call's input.
@@ -30,7 +29,6 @@ class Replay:
 
     messages: int = 0
     step_tokens: list[int] = field(default_factory=list)
-    turn_tokens: list[int] = field(default_factory=list)
     unmanaged_tokens: list[int] = field(default_factory=list)
     offloaded: list[ResultOffloaded] = field(default_factory=list)
     compressions: list[ContextCompressed] = field(default_factory=list)
@@ -96,7 +94,6 @@ async def _step(window: ContextWindow, seen: Replay, unmanaged: int, requests: R
     messages = await window.prepare()
     seen.requests.append(requests.note(messages, window.tokens))
     seen.step_tokens.append(window.tokens)
-    seen.turn_tokens.append(window.turn_tokens)
     seen.unmanaged_tokens.append(unmanaged)
     seen.exceeding.update(window.exceeding())
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from buoyline.errors import ConfigError
-from buoyline.window.events import ContextCompressed, Event, OnEvent, OverflowRecovered
+from buoyline.window.events import ContextCompressed, Event, OnEvent
 
 __all__ = [
     "traced",
@@ -67,5 +67,5 @@ def _attributes(event: Event) -> Mapping[str, str | int | bool]:
         if isinstance(value, str | int) and name not in _TEXTS
     }
     # The convention sets it only to true. Source: semantic conventions for generative AI, ``gen_ai.conversation``.
-    is_compacted = isinstance(event, ContextCompressed | OverflowRecovered)
+    is_compacted = isinstance(event, ContextCompressed)
     return {**found, **({"gen_ai.conversation.compacted": True} if is_compacted else {})}

@@ -16,10 +16,9 @@ from buoyline.lookups.answer import Answer, Line
 from buoyline.lookups.grep import grep
 from buoyline.lookups.read import read
 from buoyline.lookups.search import search
-from buoyline.lookups.tools import LOOKUP_RULES, Tool, lookup_tools
+from buoyline.lookups.tools import Tool, lookup_tools
 
 __all__ = [
-    "LOOKUP_RULES",
     "Answer",
     "Line",
     "Tool",

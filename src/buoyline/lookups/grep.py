@@ -14,7 +14,7 @@ from buoyline.lookups.names import Place, places
 from buoyline.lookups.patterns import FindFirst, compile_pattern
 from buoyline.lookups.sources import Sources
 from buoyline.lookups.text import merged, numbered, shown
-from buoyline.workspace import ReadableWorkspace
+from buoyline.workspace.workspace import Workspace
 
 MAX_HITS = 10_000
 MAX_CONTEXT_LINES = 100
@@ -34,7 +34,7 @@ class Hits(NamedTuple):
 
 
 def grep(
-    workspace: ReadableWorkspace,
+    workspace: Workspace,
     pattern: str,
     path: str | Sequence[str] | None = None,
     *,

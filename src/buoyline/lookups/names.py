@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
-from buoyline.errors import ConfigError, NotFoundError
+from buoyline.errors import NotFoundError
 from buoyline.lookups.sources import IN_CONTEXT, Sources
 from buoyline.lookups.text import Ranges, count_lines, merged
 from buoyline.workspace import layout
@@ -24,7 +24,6 @@ _CITED = re.compile(rf"(.+?):(-[0-9]{{1,15}}|{_SPAN}(?:,{_SPAN}){{0,99}})", re.D
 _PLACE = re.compile(rf"(?:.*/)?({layout.SESSIONS}/[^/]+|{layout.DATA})/([^/]+)", re.DOTALL)
 _DIRECTORY = re.compile(rf"(?:.*/)?({layout.SESSIONS}/[^/]+)", re.DOTALL)
 _WILDCARDS = frozenset("*?[")
-_MAX_PATHS = 100
 _MAX_PATTERN_CHARS = 1_000
 _MAX_NAMED = 4
 _MAX_COMPARED = 5_000
@@ -47,7 +46,7 @@ def resolve(sources: Sources, text: str) -> Place:
     cited = text.strip().removeprefix("[").removesuffix("]").strip()
     citation = _CITED.fullmatch(cited)
     for name, lines in [(cited, ""), *([citation.groups()] if citation is not None else [])]:
-        is_summary = name.rpartition("/")[2] == layout.SUMMARIES_FILE
+        is_summary = name.rpartition("/")[2] == layout.SUMMARIES
         names = _summaries(sources, name, lines or "-1") if is_summary else _named(sources, name)
         if len(names) > 1:
             more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
@@ -64,7 +63,7 @@ def resolve(sources: Sources, text: str) -> Place:
 def directory_at(sources: Sources, text: str) -> str | None:
     """Return the directory of a session that *text* names; "" for the workdir or ``sessions``; else None."""
     path = text.strip().rstrip("/")
-    if path in {"", ".", *sources.roots()} or f"/{path}".endswith(f"/{layout.SESSIONS}"):
+    if path in {"", ".", *sources.roots} or f"/{path}".endswith(f"/{layout.SESSIONS}"):
         return sources.directories[0] if sources.session_id is not None else ""
     found = _DIRECTORY.fullmatch(path)
     return found[1] if found is not None and found[1] in sources.directories else None
@@ -76,12 +75,9 @@ def places(sources: Sources, path: str | Sequence[str] | None, *, newest_first: 
     A session's transcript comes before its results; with *newest_first*, later results and sessions come first.
 
     Raises:
-        ConfigError: Over 100 paths are given.
         NotFoundError: There is no such file, or no name matches a pattern.
     """
     paths = [path] if isinstance(path, str) else ["."] if path is None else list(path)
-    if not 0 < len(paths) <= _MAX_PATHS:
-        raise ConfigError("path", f"{len(paths)} paths at once; give 1 to {_MAX_PATHS}, or names such as tool_result-*")
     found: dict[str, Ranges] = {}
     for each in paths:
         names = _listed(sources, each, newest_first=newest_first)
@@ -110,7 +106,7 @@ def _listed(sources: Sources, path: str, *, newest_first: bool) -> list[str]:
 
 def _age(name: str) -> int:
     file = name.rpartition("/")[2]
-    return [IN_CONTEXT, layout.TRANSCRIPT_FILE, file].index(file)
+    return [IN_CONTEXT, layout.TRANSCRIPT, file].index(file)
 
 
 def _named(sources: Sources, name: str) -> list[str]:
@@ -118,7 +114,7 @@ def _named(sources: Sources, name: str) -> list[str]:
     place = _PLACE.fullmatch(name)
     directory, file = place.groups() if place is not None else ("", name)
     blob = f"{layout.DATA}/{file}"
-    if layout.digest_in(blob) is not None and directory in {"", layout.DATA}:
+    if layout.blob_behind(layout.reference_to(blob)) and directory in {"", layout.DATA}:
         return [blob] if sources.size(blob) is not None else []
     if directory in sources.directories and ".." not in name.split("/"):
         return sources.named(directory, file)

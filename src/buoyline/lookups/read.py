@@ -9,11 +9,12 @@ from buoyline.lookups.answer import DATA_LABEL, Answer, Counter, Frame, Line, Ro
 from buoyline.lookups.names import ALL_LINES, directory_at, resolve
 from buoyline.lookups.sources import Sources
 from buoyline.lookups.text import Ranges, count_lines, merged, numbered, shown
-from buoyline.workspace import ReadableWorkspace, layout
+from buoyline.workspace import layout
+from buoyline.workspace.workspace import Workspace
 
 
 def read(
-    workspace: ReadableWorkspace,
+    workspace: Workspace,
     path: str,
     start: int = 1,
     end: int | None = None,

@@ -13,7 +13,7 @@ from buoyline.lookups.answer import DATA_LABEL, Answer, Counter, Frame, Line, Ro
 from buoyline.lookups.names import places
 from buoyline.lookups.sources import Sources
 from buoyline.lookups.text import numbered, shown
-from buoyline.workspace import ReadableWorkspace
+from buoyline.workspace.workspace import Workspace
 
 MAX_CHUNK_CHARS = 800
 """About 200 tokens: ten passages in an answer of 2,000."""
@@ -65,7 +65,7 @@ class Passage(NamedTuple):
 
 
 def search(
-    workspace: ReadableWorkspace,
+    workspace: Workspace,
     query: str,
     path: str | Sequence[str] | None = None,
     *,

@@ -8,27 +8,24 @@ the tool results of a session, the text of a summary, and blobs. For people ther
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
-from buoyline.errors import (
-    BuoylineError,
-    ConfigError,
-    CorruptError,
-    InvalidNameError,
-    MessageError,
-    NotFoundError,
-    StorageError,
-)
+from buoyline.errors import BuoylineError, ConfigError, StorageError
 from buoyline.lookups.text import readable_blocks, shown, whole_lines
 from buoyline.messages.formats import is_text_type
-from buoyline.messages.jsonl import is_object, parse
-from buoyline.messages.registry import dialect_named
+from buoyline.messages.registry import detect, dialect_named
 from buoyline.offloader.protocol import instead_of
 from buoyline.offloader.transcript import render
-from buoyline.workspace import ReadableWorkspace, StoredSession, layout
-from buoyline.workspace.files import version_in
+from buoyline.workspace import layout
+from buoyline.workspace.log import LogLine
+from buoyline.workspace.memory import MemoryDisk
+from buoyline.workspace.session import Session, first_record
+from buoyline.workspace.state import Line, stored_from_json
+from buoyline.workspace.workspace import Workspace
 
 IN_CONTEXT = "in_context"
 """The name, within a session, of the messages that are in the context."""
@@ -40,13 +37,22 @@ _MAX_BLOB_BYTES = 64 << 20
 _BINARY_BYTES = 8192
 _MAX_TOOL_CHARS = 60
 _DIRECTORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
-_SUMMARY = re.compile(rf"(.+)/{re.escape(layout.SUMMARIES_FILE)}:([1-9][0-9]{{0,9}})")
+_READABLE = frozenset({layout.TRANSCRIPT, IN_CONTEXT})
+_SUMMARY = re.compile(rf"(.+)/{re.escape(layout.SUMMARIES)}:([1-9][0-9]{{0,9}})")
+
+
+class Result(NamedTuple):
+    """An offloaded result of a session: whose it is, and its payloads."""
+
+    tool: str
+    time: str
+    blobs: tuple[str, ...]
 
 
 class Sources:
     """The texts that one lookup may read: those of one session, or of all. Each method may raise StorageError."""
 
-    def __init__(self, workspace: ReadableWorkspace, session_id: str | None, *, live: bool = False) -> None:
+    def __init__(self, workspace: Workspace, session_id: str | None, *, live: bool = False) -> None:
         """Read the session *session_id*, or all if it is None; with *live* also the messages in the context.
 
         Raises:
@@ -54,17 +60,20 @@ class Sources:
             InvalidNameError: *session_id* cannot be the id of a session.
             NotFoundError: There is no such session.
         """
-        if not hasattr(workspace, "files"):
-            problem = f"{type(workspace).__name__} is not a workspace; {instead_of(workspace)}"
+        given: object = workspace
+        if not isinstance(given, Workspace):
+            problem = f"{type(given).__name__} is not a workspace; {instead_of(given)}"
             raise ConfigError("workspace", problem)
         self.session_id = session_id
         self.unread: dict[str, str] = {}  # by path, why a file or directory was left out
-        self._workspace, self._files, self._live = workspace, workspace.files, live
-        self._sessions: dict[str, StoredSession | None] = {}
+        self.roots = workspace.roots
+        self._workspace, self._disk, self._live = workspace, workspace.disk, live
+        self._sessions: dict[str, Session | None] = {}
+        self._results: dict[str, dict[str, Result]] = {}
         self._contexts: dict[str, list[list[str]]] = {}
         if session_id is not None:
-            session = workspace.session(session_id)
-            self._sessions[session.directory] = session
+            session = workspace.stored(session_id)
+            self._sessions[session.name] = session
 
     @cached_property
     def directories(self) -> list[str]:
@@ -72,13 +81,10 @@ class Sources:
         if self.session_id is not None:
             return list(self._sessions)
         # Only names that buoyline gives: an agent may create others, with line ends and escapes in them.
-        names = filter(_DIRECTORY.fullmatch, self._files.names(layout.SESSIONS))
-        found = [f"{layout.SESSIONS}/{name}" for name in names if self._files.is_directory(f"{layout.SESSIONS}/{name}")]
-        return sorted(found, key=lambda directory: (self._created_at(directory), directory))
-
-    def roots(self) -> tuple[str, ...]:
-        """Return the paths of the workdir."""
-        return tuple(self._workspace.roots)
+        names = filter(_DIRECTORY.fullmatch, self._disk.entries(layout.SESSIONS))
+        found = ((name, self._disk.status(name)) for name in (f"{layout.SESSIONS}/{name}" for name in names))
+        directories = [name for name, status in found if status is not None and status.is_directory]
+        return sorted(directories, key=lambda directory: (self._created_at(directory), directory))
 
     def names(self, directory: str) -> list[str]:
         """Return what is searched of a session: transcript, results in their order, messages in the context.
@@ -87,12 +93,12 @@ class Sources:
         are in the order of their names: reading all logs would take longer than the search.
         """
         try:
-            there = set(self._files.names(directory))
+            there = set(self._disk.entries(directory))
         except StorageError as error:
             self.unread[directory] = str(error.strerror)
             return []
-        recorded = [*self._records(directory)] if self.session_id is not None else []
-        found = [layout.TRANSCRIPT_FILE]
+        recorded = [*self._results_in(directory)] if self.session_id is not None else []
+        found = [layout.TRANSCRIPT]
         for name in dict.fromkeys([*recorded, *sorted(filter(layout.is_result_name, there))]):
             view = layout.view_name(name)
             found.append(view if view in there else name)
@@ -102,48 +108,50 @@ class Sources:
     def blobs(self) -> list[str]:
         """Return the blobs that are text: those of the session's results, or all."""
         if self.session_id is None:
-            paths = [f"{layout.DATA}/{name}" for name in self._files.names(layout.DATA)]
-            return [path for path in paths if layout.digest_in(path) and is_text_type(layout.media_type_of(path))]
-        records = self._records(self.directories[0]).values()
-        parts = (part for record in records for part in record.get("parts", ()) if is_object(part))
-        blobs = (str(part.get("path")) for part in parts if is_text_type(str(part.get("media_type"))))
-        return [blob for blob in dict.fromkeys(blobs) if layout.digest_in(blob) and self.size(blob)]
+            blobs: Iterable[str] = (f"{layout.DATA}/{name}" for name in self._disk.entries(layout.DATA))
+        else:
+            blobs = chain.from_iterable(result.blobs for result in self._results_in(self.directories[0]).values())
+        texts = (blob for blob in dict.fromkeys(blobs) if is_text_type(layout.media_type_of(blob)))
+        return [blob for blob in texts if layout.blob_behind(layout.reference_to(blob)) and self.size(blob)]
 
     def named(self, directory: str, *files: str) -> list[str]:
         """Return those of *files* that a session has; for a result with a view the view."""
         found: list[str] = []
         for file in files:
             views = [layout.view_name(file)] if layout.is_result_name(file) else []
-            paths = [f"{directory}/{each}" for each in (*views, file) if self._is_readable(each)]
+            paths = [
+                f"{directory}/{each}"
+                for each in (*views, file)
+                if each in _READABLE or layout.is_result_name(each) or layout.is_view_name(each)
+            ]
             found += [path for path in paths if self.size(path) is not None][:1]
         return found
 
     def results_of(self, directory: str, call_id: str) -> list[str]:
         """Return the results of the call *call_id* in a session."""
-        records = self._records(directory).items()
-        return self.named(directory, *(file for file, record in records if record.get("call_id") == call_id))
+        first = layout.result_name(call_id)
+        further = f"{first.removesuffix('.txt')}~"
+        names = self._disk.entries(directory)
+        return self.named(directory, *(name for name in names if name == first or name.startswith(further)))
 
     def summary(self, directory: str, number: int) -> str | None:
         """Return the name of a summary's text, a negative number counted from the last; None if there is none."""
-        session = self._session(directory)
-        try:
-            count = 0 if session is None else len(session.index().summaries)
-        except BuoylineError:
-            return None
+        count = len(self._summaries(directory))
         number = count + 1 + number if number < 0 else number
-        return f"{directory}/{layout.SUMMARIES_FILE}:{number}" if 1 <= number <= count else None
+        return f"{directory}/{layout.SUMMARIES}:{number}" if 1 <= number <= count else None
 
     def size(self, name: str) -> int | None:
         """Return the size of a text in bytes; None if there is no such text, or it is no regular file."""
         text = self._text_in_memory(name)
         if text is not None:
             return len(text)
-        return None if name.endswith(f"/{IN_CONTEXT}") else self._files.size(name)
+        status = self._disk.status(name)
+        return status.size if status is not None and status.is_file and not name.endswith(f"/{IN_CONTEXT}") else None
 
     def version(self, name: str) -> str:
         """Return what changes with the content of *name*; empty if there is no such text."""
         text = self._text_in_memory(name)
-        return str(version_in(self._files, name) or "") if text is None else f"{len(text)} {zlib.crc32(text)}"
+        return str(self._disk.status(name) or "") if text is None else f"{len(text)} {zlib.crc32(text)}"
 
     def blocks(self, name: str) -> Iterator[bytes]:
         """Yield a text as blocks of whole lines; none if it is no text.
@@ -154,8 +162,8 @@ class Sources:
         if text is not None:
             return iter([text] if text else [])
         if not name.startswith(f"{layout.DATA}/"):
-            return whole_lines(self._files.chunks(name))
-        content = self._files.read(name, 0, _MAX_BLOB_BYTES)
+            return whole_lines(self._disk.chunks(name))
+        content = self._disk.read(name, 0, _MAX_BLOB_BYTES)
         return iter([]) if b"\0" in content[:_BINARY_BYTES] else readable_blocks(content)
 
     def unread_row(self) -> str:
@@ -174,38 +182,34 @@ class Sources:
         directory, _, file = name.rpartition("/")
         if file == IN_CONTEXT:
             return _start_of(number, map(len, self._messages_in_context(directory)), 1), ""
-        session = self._session(directory)
-        try:
-            if session is None:
-                return 0, ""
-            index = session.index()
-            if file == layout.TRANSCRIPT_FILE:
-                at = bisect_right(index.batches, number, key=lambda batch: batch.line) - 1
-                return _start_of(number, index.batches[at].lines, index.batches[at].line) if at >= 0 else 0, ""
-            record = index.results.get(layout.result_behind(file) if layout.is_view_name(file) else file, {})
-        except BuoylineError:  # `verify` reports the damage; the line can be shown without
+        if file == layout.TRANSCRIPT:
+            session = self._session(directory)
+            starts = [0] if session is None else [0, *session.transcript_starts()]
+            return starts[bisect_right(starts, number) - 1], ""
+        result = self._results_in(directory).get(layout.result_behind(file) if layout.is_view_name(file) else file)
+        if result is None or not result.tool:
             return 0, ""
-        tool, time = str(record.get("tool", "")), str(record.get("time", ""))[:16]
-        return 0, shown(" · ".join(filter(None, (" ".join(tool[:_MAX_TOOL_CHARS].split()), time)))) if tool else ""
+        return 0, shown(" · ".join(filter(None, (" ".join(result.tool[:_MAX_TOOL_CHARS].split()), result.time[:16]))))
 
     def index_path(self, names: Iterable[str]) -> str | None:
         """Return the path of the search index; None if *names* are small, or it cannot be on a disk."""
-        if sum(self.size(name) or 0 for name in names) < LEAST_INDEXED_BYTES:
+        if isinstance(self._disk, MemoryDisk) or sum(self.size(name) or 0 for name in names) < LEAST_INDEXED_BYTES:
             return None
-        return self._files.cache_path(self._index_name)
+        try:
+            self._disk.make_directory(layout.SEARCH)
+            found = self._disk.status(self._index_name)
+        except StorageError:  # a workspace that may only be read
+            return None
+        return self._disk.path(self._index_name) if found is None or found.is_file else None
 
     def remove_index(self) -> None:
         """Remove a damaged search index."""
-        self._files.remove_cache(self._index_name)
+        self._disk.remove(self._index_name)
 
     @property
     def _index_name(self) -> str:
         scope = "_all" if self.session_id is None else self.directories[0].rpartition("/")[2]
         return f"{layout.SEARCH}/{scope}.sqlite"
-
-    def _is_readable(self, file: str) -> bool:
-        is_file = file == layout.TRANSCRIPT_FILE or layout.is_result_name(file) or layout.is_view_name(file)
-        return is_file or file == IN_CONTEXT
 
     def _text_in_memory(self, name: str) -> bytes | None:
         directory, _, file = name.rpartition("/")
@@ -213,55 +217,79 @@ class Sources:
             lines = [line for message in self._messages_in_context(directory) for line in message]
             return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace") or None
         found = _SUMMARY.fullmatch(name)
-        session = None if found is None else self._session(found[1])
-        if found is None or session is None:
+        if found is None:
             return None
-        return b"".join(readable_blocks(str(session.summary(int(found[2])).get("text", "")).encode("utf-8", "replace")))
+        text = self._summaries(found[1])[int(found[2]) - 1]
+        return b"".join(readable_blocks(text.encode("utf-8", "replace")))
 
     def _messages_in_context(self, directory: str) -> list[list[str]]:
         """Return the lines of each message that is in the context, as the transcript will show them."""
-        if self._live and directory not in self._contexts:
-            session = self._session(directory)
-            try:
-                self._contexts[directory] = [] if session is None else _rendered_context(session)
-            except BuoylineError:
-                self._contexts[directory] = []
+        session = self._session(directory) if self._live else None
+        if session is not None and directory not in self._contexts:
+            self._contexts[directory] = []
+            with suppress(BuoylineError):  # `verify` reports the damage
+                self._contexts[directory] = _rendered(session.read(session.state.live))
         return self._contexts.get(directory, [])
 
-    def _session(self, directory: str) -> StoredSession | None:
+    def _session(self, directory: str) -> Session | None:
         """Return the session in *directory*; None if none can be read there, since its files still can."""
         if directory not in self._sessions:
-            session_id = self._document(directory).get("id")
+            record = first_record(self._disk, directory)
             try:
-                found = self._workspace.session(session_id) if isinstance(session_id, str) else None
-            except (CorruptError, InvalidNameError, NotFoundError):
+                found = None if record is None else self._workspace.stored(str(record.value.get("id")))
+            except BuoylineError:  # `verify` reports the damage
                 found = None
-            self._sessions[directory] = found if found is not None and found.directory == directory else None
+            self._sessions[directory] = found if found is not None and found.name == directory else None
         return self._sessions[directory]
 
-    def _records(self, directory: str) -> Mapping[str, Mapping[str, Any]]:
+    def _summaries(self, directory: str) -> list[str]:
+        """Return the texts of a session's summaries by number; of one that is damaged it is empty."""
         session = self._session(directory)
-        try:
-            return {} if session is None else session.index().results
-        except BuoylineError:
-            return {}
+        known = {} if session is None else {one["n"]: str(one.get("text", "")) for one in session.summaries()}
+        return [known.get(number, "") for number in range(max(known, default=-1) + 1)]
+
+    def _results_in(self, directory: str) -> Mapping[str, Result]:
+        """Return the offloaded results of a session by the names of their files, in their order."""
+        if directory not in self._results:
+            session = self._session(directory)
+            found: dict[str, Result] = {}
+            calling: LogLine | None = None
+            for line in () if session is None else session.lines():
+                if not line.facts.get("stored"):
+                    calling = line
+                    continue
+                tools = _tools_of(line, calling)
+                for place, files in stored_from_json(line.facts["stored"]).items():
+                    found[files[0].name] = Result(tools.get(place, ""), line.facts.get("time", ""), _blobs(files))
+            for name, record in ({} if session is None else session.state.results).items():
+                found[name] = Result(str(record.get("tool", "")), record["time"], _blobs(record["files"]))
+            self._results[directory] = found
+        return self._results[directory]
 
     def _created_at(self, directory: str) -> str:
-        return str(self._document(directory).get("created_at", ""))
-
-    def _document(self, directory: str) -> Mapping[str, Any]:
-        try:
-            found = parse(self._files.read(f"{directory}/{layout.SESSION_FILE}"))
-        except (BuoylineError, MessageError):
-            return {}
-        return found if is_object(found) else {}
+        record = first_record(self._disk, directory)
+        return "" if record is None else str(record.facts.get("time", ""))
 
 
-def _rendered_context(session: StoredSession) -> list[list[str]]:
-    window, archived = session.window(), session.index().messages
-    natives = window.messages[len(window.head) + max(archived - window.first, 0) :]
-    views = [dialect_named(name).view(dialect_named(name).from_json(value)) for name, value in natives]
-    return render(views, max(archived, window.first), ["in the context"] * len(views), lambda _: None)
+def _blobs(files: Iterable[Sequence[Any]]) -> tuple[str, ...]:
+    return tuple(str(name) for name, *_ in files if str(name).startswith(f"{layout.DATA}/"))
+
+
+def _tools_of(line: LogLine, calling: LogLine | None) -> dict[int, str]:
+    """Return the names of the tools whose results a message holds; *calling* is the message before the results."""
+    names = (
+        {} if calling is None else {call.call_id: call.name for call in detect(calling.value).view(calling.value).calls}
+    )
+    results = detect(line.value).view(line.value).results
+    return {place: result.name or names.get(result.call_id, "") for place, result in enumerate(results)}
+
+
+def _rendered(lines: Iterable[Line]) -> list[list[str]]:
+    dialects = ((line, dialect_named(line.dialect) if line.dialect else detect(line.value)) for line in lines)
+    shown_as = (
+        render([form.view(line.value)], line.number, ["in the context"], lambda _: None) for line, form in dialects
+    )
+    return [*chain.from_iterable(shown_as)]
 
 
 def _start_of(number: int, sizes: Iterable[int], first: int) -> int:

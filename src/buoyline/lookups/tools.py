@@ -5,8 +5,7 @@ import copy
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 from buoyline.errors import BuoylineError, ConfigError, NotFoundError, storage_error
 from buoyline.lookups.answer import LEAST_TOKENS, Answer, Counter
@@ -14,12 +13,10 @@ from buoyline.lookups.grep import grep
 from buoyline.lookups.read import read
 from buoyline.lookups.search import search
 from buoyline.lookups.sources import Sources
-from buoyline.offloader import ToolRule
 from buoyline.previews.source import visible
 from buoyline.tokens.o200k import counter_of
-from buoyline.workspace import ReadableWorkspace, layout
-
-SessionId: TypeAlias = str | Callable[[], str] | None
+from buoyline.workspace import layout
+from buoyline.workspace.workspace import Workspace
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DIGITS = re.compile(r"-?[0-9]{1,15}")
@@ -60,12 +57,6 @@ class Tool:
         return {"name": self.name, "description": self.description, "input_schema": dict(self.parameters)}
 
 
-LOOKUP_RULES: Mapping[str, ToolRule] = MappingProxyType(
-    dict.fromkeys(("read", "grep", "search", "retrieve_offloaded_content"), ToolRule(offload="never"))
-)
-"""Rules for `ContextConfig.tool_rules` that keep the answers of these tools in the context: they are small, and an
-agent that has to look up its own lookups would go in circles."""
-
 # A model reads these with every request, so they say only what it must know before its first call. Answers say that
 # they are data and how to go on.
 _READ = "Read lines of a file, a citation, or transcript.md:-60 (its end). Path . lists files."
@@ -88,8 +79,8 @@ _LOOKUPS: tuple[tuple[Callable[..., Answer], str, Mapping[str, str]], ...] = (
 
 
 def lookup_tools(
-    workspace: ReadableWorkspace,
-    session_id: SessionId = None,
+    workspace: Workspace,
+    session_id: str | None = None,
     *,
     max_tokens: int = 2_000,
     counter: Counter | None = None,
@@ -101,8 +92,7 @@ def lookup_tools(
     what is wrong with a call. No answer needs offloading.
 
     *session_id* is the agent's session: its files are found by their bare names, and nothing else is reached but blobs
-    in ``data/`` by their whole name, which only an agent that has seen their reference knows. A function is called,
-    without an argument, at each call of a tool and returns the session of that call. None reaches every session.
+    in ``data/`` by their whole name, which only an agent that has seen them knows. None reaches all of them.
     *max_tokens* bounds each answer; *counter* counts them, None is the default counter. *prefix* begins the names of
     the tools, for an agent that has others of these names.
 
@@ -117,8 +107,8 @@ def lookup_tools(
     Sources(workspace, None)
     if max_tokens < LEAST_TOKENS:
         raise ConfigError("max_tokens", f"{max_tokens} is too small for an answer; give {LEAST_TOKENS} or more")
-    if session_id is not None and not callable(session_id):
-        layout.session_directories(session_id)
+    if session_id is not None:
+        layout.session_directory(session_id)
     limits = {"max_tokens": max_tokens, "counter": counter_of(counter)}
 
     def tool(lookup: Callable[..., Answer], description: str, types: Mapping[str, str]) -> Tool:
@@ -128,9 +118,9 @@ def lookup_tools(
         properties = {argument: {"type": kind} for argument, kind in types.items()}
         parameters = {"type": "object", "properties": properties, "required": [next(iter(types))]}
 
-        def answer(session: str | None, arguments: Mapping[str, Any]) -> str:
+        def answer(arguments: Mapping[str, Any]) -> str:
             try:
-                return lookup(workspace, **_checked(name, types, arguments), **limits, session=session).text
+                return lookup(workspace, **_checked(name, types, arguments), **limits, session=session_id).text
             except BuoylineError as error:
                 if isinstance(error, NotFoundError) and error.kind == "session":
                     return "[Nothing was archived or offloaded in this session yet.]\n"
@@ -139,7 +129,7 @@ def lookup_tools(
                 return _error_line(storage_error(error), workspace)
 
         async def call(**arguments: Any) -> str:
-            return await asyncio.to_thread(answer, _current(session_id), arguments)
+            return await asyncio.to_thread(answer, arguments)
 
         return Tool(name, description, copy.deepcopy(parameters), call)
 
@@ -164,18 +154,9 @@ def _checked(tool: str, types: Mapping[str, str], arguments: Mapping[str, Any]) 
     return given
 
 
-def _error_line(error: BuoylineError, workspace: ReadableWorkspace) -> str:
+def _error_line(error: BuoylineError, workspace: Workspace) -> str:
     """Return an error for the model: one line of bounded length, with the workdir as the agent sees it."""
-    text = visible(str(error).replace(workspace.files.path(""), workspace.roots[0])).replace("\n", "\\n")
+    text = visible(str(error).replace(workspace.disk.path(""), workspace.roots[0])).replace("\n", "\\n")
     if len(text) > _MAX_ERROR_CHARS:  # the end says what to do
         text = f"{text[: _MAX_ERROR_CHARS // 2]} ... {text[-_MAX_ERROR_CHARS // 2 :]}"
     return f"Error: {text}\n"
-
-
-def _current(session_id: SessionId) -> str | None:
-    """Return the session of a call. None means every session, so a function that returns it raises InvalidNameError."""
-    if not callable(session_id):
-        return session_id
-    current = session_id()
-    layout.session_directories(current)
-    return current

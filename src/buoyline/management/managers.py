@@ -1,246 +1,255 @@
-"""The managers, by the names that documents use."""
+"""The managers of documents: OpenSearch's three, one that masks, and those that users register. They only decide."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from types import MappingProxyType
-from typing import ClassVar, Final, NamedTuple
+from itertools import accumulate
+from typing import Annotated, Any, ClassVar, NamedTuple
 
-from buoyline.management.context import ContextView, Decision, Evict, Offload, Summarize
-from buoyline.management.rules import (
-    Count,
-    CountOrNone,
-    DocumentObject,
-    Hook,
-    LegalCuts,
-    MaskStub,
-    SummaryRatio,
-    TruncatedStub,
-)
-from buoyline.messages import ToolResult
-from buoyline.messages.model import text_in
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from buoyline.compression.plan import legal_cuts
+from buoyline.messages import Message
+from buoyline.tokens import TextCounter
 from buoyline.tokens.messages import count_result
 
-# A manager is its settings in a document, and decides about a context.
 
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A context as rules and managers see it.
 
-class ManagerSettings(DocumentObject):
-    """The ``config`` of an entry of one type. A manager is its settings and has no other state.
-
-    It runs at its usual hook if no document names one.
+    Attributes:
+        views: The messages that are not archived, in order.
+        natives: The same as their framework has them.
+        tokens: Of the whole context: system prompt, tools, summary and messages.
+        size: Tokens of the window.
     """
 
-    type_name: ClassVar[str]
-    usual_hook: ClassVar[Hook] = "pre_llm"
+    views: Sequence[Message]
+    natives: Sequence[Any]
+    tokens: int
+    size: int
+    counter: TextCounter
 
-    def decide(self, context: ContextView) -> Decision:
-        """Return the actions that *context* needs."""
-        raise NotImplementedError
+    @property
+    def message_count(self) -> int:
+        """How many messages there are, without system messages and summaries."""
+        return sum(view.role != "system" for view in self.views)
 
-    def in_words(self) -> str:
-        """Return what it does, in words that follow the hook's."""
-        raise NotImplementedError
+    @property
+    def cuts(self) -> list[int]:
+        """How many of the oldest messages may leave; cuts that keep all open calls come first."""
+        held, speaker = legal_cuts(self.views), self.newest_answer
+        others = (cut for cut in legal_cuts(self.views, hold_pending=False) if cut <= speaker)
+        return [*held, *(cut for cut in others if cut not in held)]
+
+    @property
+    def newest_answer(self) -> int:
+        """The position of the model's last message; 0 without one."""
+        return max((at for at, view in enumerate(self.views) if view.role == "assistant"), default=0)
 
 
-# The tool results of a context.
-
-
-class FoundResult(NamedTuple):
-    """A tool result, the position of its message in `ContextView.messages`, and its number in the message."""
+class Replace(NamedTuple):
+    """Store a result of the message at *position* whole, and put a text by *write* in its place, of it and its path."""
 
     position: int
     number: int
-    result: ToolResult
+    write: Callable[[str, str], str]
 
 
-def results_of(context: ContextView) -> Iterator[FoundResult]:
-    """Yield the results of the messages, in order."""
-    for position, held in enumerate(context.messages):
-        for number, result in enumerate(held.message.results):
-            yield FoundResult(position, number, result)
-
-
-def text_numbers(result: ToolResult) -> tuple[int, ...]:
-    """Return the numbers of the text and JSON parts that are not empty."""
-    return tuple(number for number, part in enumerate(result.parts) if text_in(part))
-
-
-# ``ToolResultMaskManager``: older tool results become one line each.
-
-
-class Masking(ManagerSettings):
-    """Replaces each older tool result by a line that names its file.
+class Decision(NamedTuple):
+    """What a manager found, and what is to be done.
 
     Attributes:
-        keep_recent_results: How many of the newest results are kept; those since the model's last message always are.
-        min_tokens: Smaller results are kept too: the line itself takes some 50.
-        keep_tools: Names of tools, or patterns such as ``mcp__*``, whose results are kept.
+        words: What it found.
+        texts: Results that are shortened; else *cut* is carried out.
+        cut: So many of the oldest messages are archived.
+        writer: Model (empty: the window's own) and prompt of the summary in their place; None: a line says where they
+            are.
     """
 
-    type_name: ClassVar[str] = "ToolResultMaskManager"
-
-    keep_recent_results: CountOrNone = 5
-    min_tokens: Count = 200
-    keep_tools: tuple[str, ...] = ()
-
-    def decide(self, context: ContextView) -> Decision:
-        """Choose the older results that are large enough."""
-        found = list(results_of(context))
-        newest = len(found) - self.keep_recent_results
-        actions: list[Offload] = []
-        for position, number, result in found[: max(newest, 0)]:
-            texts = text_numbers(result)
-            if not texts or context.is_unread(position, number):
-                continue
-            tool = context.tool_of(position, number)
-            is_kept = any(fnmatchcase(tool, pattern) for pattern in self.keep_tools)
-            if not is_kept and count_result(result, context.counter) >= self.min_tokens:
-                actions.append(Offload(position, number, "an older result", texts=texts, write_stub=MaskStub(tool)))
-        reason = f"{len(actions)} of {len(found)} tool results are old enough and large enough"
-        return Decision(tuple(actions), reason)
-
-    def in_words(self) -> str:
-        """Return what it does."""
-        kept = f", those of {', '.join(self.keep_tools)} apart" if self.keep_tools else ""
-        return (
-            f"leaves one line in place of each tool result of {self.min_tokens:,} tokens or more{kept}, "
-            f"except for the {self.keep_recent_results:,} newest"
-        )
+    words: str
+    texts: Sequence[Replace] = ()
+    cut: int = 0
+    writer: tuple[str, str] | None = None
 
 
-# ``SlidingWindowManager``: keeps the newest messages.
+def _no_truth(value: Any) -> Any:
+    """Refuse true and false for a number: Python would take them for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError("a number, not true or false")  # noqa: TRY004 - pydantic makes problems of a ValueError
+    return value
 
 
-class SlidingWindow(ManagerSettings):
+# A text that spells a number is one, as OpenSearch accepts it.
+Count = Annotated[int, BeforeValidator(_no_truth), Field(ge=1)]
+CountOrNone = Annotated[int, BeforeValidator(_no_truth), Field(ge=0)]
+Share = Annotated[float, BeforeValidator(_no_truth), Field(gt=0, le=1, allow_inf_nan=False)]
+SummaryRatio = Annotated[float, BeforeValidator(_no_truth), Field(ge=0.1, le=0.8, allow_inf_nan=False)]
+
+
+class Manager(BaseModel):
+    """A manager is its settings, the ``config`` of its entry. It runs at its usual hook if no document names one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    type_name: ClassVar[str]
+    usual_hook: ClassVar[str] = "pre_llm"
+
+    words: ClassVar[str]
+    """What it does, with its settings in braces; follows the hook's words."""
+
+    def decide(self, context: Situation) -> Decision:
+        """Return what *context* needs."""
+        raise NotImplementedError
+
+
+class SlidingWindow(Manager):
     """Keeps the newest messages, and archives all before them.
 
-    System messages, pins and summaries are not counted and are kept. The user's newest message is counted and always
-    kept. A call and its result are kept or archived together, so a few less than *max_messages* may be kept; more only
-    if the newest group alone is larger.
-
-    Attributes:
-        max_messages: How many are kept at most. Default as in OpenSearch: 20.
-        notice: Add a line that says where the messages are.
+    System messages, pins and summaries are not counted and stay. A call and its result are kept or archived together,
+    so a few less than *max_messages* may be kept; more only if the newest group alone is larger.
     """
 
     type_name: ClassVar[str] = "SlidingWindowManager"
+    words: ClassVar[str] = "keeps the {max_messages:,} most recent messages and archives the ones before them"
 
     max_messages: Count = 20
-    notice: bool = True
 
-    def decide(self, context: ContextView) -> Decision:
+    def decide(self, context: Situation) -> Decision:
         """Choose the first cut that keeps no more than *max_messages*."""
-        legal = LegalCuts(context)
-        count = legal.kept_count(0)
+        count, cuts = context.message_count, context.cuts
         if count <= self.max_messages:
-            return Decision(reason=f"{count:,} messages, not more than {self.max_messages:,}")
-        if not legal.cuts:
-            return Decision(reason="no message may leave: all belong to the newest ones")
-        cut = next((cut for cut in legal.cuts if legal.kept_count(cut) <= self.max_messages), None)
-        if cut is None:
-            cut = max(legal.cuts)
-            reason = f"the newest {len(context.messages) - cut:,} messages belong together"
-        else:
-            reason = f"{legal.kept_count(cut):,} of {count:,} messages stay"
-        action = Evict(cut, legal.reinserted(cut), legal.prefix, reason, self.notice)
-        return Decision((action,), reason)
-
-    def in_words(self) -> str:
-        """Return what it does."""
-        return f"keeps the {self.max_messages:,} most recent messages and sends the ones before them to the archive"
+            return Decision(f"{count:,} messages, not more than {self.max_messages:,}")
+        kept = [count, *(count - gone for gone in accumulate(view.role != "system" for view in context.views))]
+        cut = next((cut for cut in cuts if kept[cut] <= self.max_messages), max(cuts, default=0))
+        return Decision(f"{kept[cut]:,} of {count:,} messages stay", cut=cut)
 
 
-# ``SummarizationManager``: a share of the oldest messages becomes a summary.
-
-
-class Summarization(ManagerSettings):
+class Summarization(Manager):
     """Summarizes a share of the oldest messages, and preserves the newest.
 
-    Of n messages, n times *summary_ratio* are summarized, at least one, and never a preserved one: with the defaults
-    none of 10, 1 of 11, 6 of 20, 30 of 100. The cut moves on until it parts no call from its result, and back if it
-    would reach a preserved message. System messages and pins are kept.
-
-    Attributes:
-        summary_ratio: Share of the messages that is summarized, from 0.1 to 0.8.
-        preserve_recent_messages: How many of the newest are never summarized.
-        summarization_model_id: The model that writes the summary; default: the agent's.
-        summarization_system_prompt: Instructs the model.
+    Of n messages, n times *summary_ratio* are summarized, at least one, and never a preserved one. The cut moves on
+    until it parts no call from its result, and back if it would reach a preserved message.
     """
 
     type_name: ClassVar[str] = "SummarizationManager"
+    words: ClassVar[str] = "summarizes the oldest {summary_ratio:.0%}, never the {preserve_recent_messages:,} newest"
 
     summary_ratio: SummaryRatio = 0.3
     preserve_recent_messages: CountOrNone = 10
     summarization_model_id: str | None = None
     summarization_system_prompt: str | None = None
 
-    def decide(self, context: ContextView) -> Decision:
+    def decide(self, context: Situation) -> Decision:
         """Choose the cut closest to the share of the messages."""
-        places = [at for at, held in enumerate(context.messages) if held.is_counted]
-        wanted = min(max(1, int(len(places) * self.summary_ratio)), len(places) - self.preserve_recent_messages)
+        places = [at for at, view in enumerate(context.views) if view.role != "system"]
+        most = len(places) - self.preserve_recent_messages
+        wanted = min(max(1, int(len(places) * self.summary_ratio)), most)
         if wanted <= 0:
-            return Decision(reason=f"{len(places)} messages, of which {self.preserve_recent_messages} are preserved")
+            return Decision(f"{len(places)} messages, of which {self.preserve_recent_messages} are preserved")
         # Positions include system messages; the numbers of the document do not.
-        target = places[wanted - 1] + 1
-        preserved = places[len(places) - self.preserve_recent_messages :]
-        limit = preserved[0] if preserved else len(context.messages)
-        legal = LegalCuts(context)
-        cuts = sorted(cut for cut in legal.cuts if cut <= limit)
-        if not cuts:
-            return Decision(reason="no message may leave without parting a call from its result")
-        cut = next((cut for cut in cuts if cut >= target), cuts[-1])
-        reason = f"{cut} of {len(context.messages)} messages are summarised"
-        action = Summarize(
-            cut,
-            legal.reinserted(cut),
-            legal.prefix,
-            reason,
-            model=self.summarization_model_id or "",
-            prompt=self.summarization_system_prompt or "",
-        )
-        return Decision((action,), reason)
-
-    def in_words(self) -> str:
-        """Return what it does."""
-        model = f" by {self.summarization_model_id}" if self.summarization_model_id else ""
-        return (
-            f"summarises the oldest {self.summary_ratio:.0%} of the messages{model}, "
-            f"never one of the {self.preserve_recent_messages:,} newest"
-        )
+        target, limit = places[wanted - 1] + 1, [*places, len(context.views)][most]
+        cuts = sorted(cut for cut in context.cuts if cut <= limit)
+        cut = next((cut for cut in cuts if cut >= target), max(cuts, default=0))
+        writer = self.summarization_model_id or "", self.summarization_system_prompt or ""
+        return Decision(f"{cut:,} of {len(context.views):,} messages are summarized", cut=cut, writer=writer)
 
 
-# ``ToolsOutputTruncateManager``: cuts long tool outputs.
-
-
-class OutputTruncation(ManagerSettings):
-    """Cuts each tool output to a number of characters, the notice included, and offloads the whole.
-
-    It works on all outputs in the context at every hook. At ``post_tool`` earlier ones are short already; at
-    ``pre_llm`` it serves the third use case of OpenSearch's page.
-
-    Attributes:
-        max_output_length: Characters that are kept at most. Default as in OpenSearch: 40,000.
-    """
+class OutputTruncation(Manager):
+    """Cuts each tool output to a number of characters, the notice included; the whole is in a file."""
 
     type_name: ClassVar[str] = "ToolsOutputTruncateManager"
-    usual_hook: ClassVar[Hook] = "post_tool"
+    usual_hook: ClassVar[str] = "post_tool"
+    words: ClassVar[str] = "cuts each tool output to {max_output_length:,} characters and keeps the whole in a file"
 
     max_output_length: Count = 40_000
 
-    def decide(self, context: ContextView) -> Decision:
+    def decide(self, context: Situation) -> Decision:
         """Choose the outputs that are longer."""
-        limit, actions = self.max_output_length, list[Offload]()
-        for position, number, result in results_of(context):
-            if (chars := len(result.text)) > limit:
-                reason, texts = f"{chars:,} characters, more than {limit:,}", text_numbers(result)
-                actions.append(Offload(position, number, reason, texts=texts, write_stub=TruncatedStub(limit)))
-        return Decision(tuple(actions), f"{len(actions)} tool outputs exceed {limit:,} characters")
+        actions = [
+            Replace(position, number, self._cut)
+            for position, view in enumerate(context.views)
+            for number, result in enumerate(view.results)
+            if len(result.text) > self.max_output_length
+        ]
+        return Decision(f"{len(actions)} tool outputs exceed {self.max_output_length:,} characters", actions)
 
-    def in_words(self) -> str:
-        """Return what it does."""
-        return f"cuts each tool output to {self.max_output_length:,} characters and keeps the whole in a file"
+    def _cut(self, text: str, path: str) -> str:
+        """Return the beginning of *text* and the longest notice that leaves half of the limit to it, if one does."""
+        most = self.max_output_length
+        long = f"\n[truncated: the whole output is in {path}]"
+        notices = (long, f"\n[truncated: {path.rpartition('/')[2]}]", "\n[truncated]")
+        notice = next((one for one in notices if 2 * len(one) <= most), "…")
+        return text[: most - len(notice)] + notice
 
 
-MANAGERS: Final[Mapping[str, type[ManagerSettings]]] = MappingProxyType(
-    {manager.type_name: manager for manager in (SlidingWindow, Summarization, OutputTruncation, Masking)}
-)
-"""Managers by the ``type`` of an entry; the first three are OpenSearch's."""
+class Masking(Manager):
+    """Replaces each older tool result by a line that names its file.
+
+    The newest results are kept, and those since the model's last message; so are smaller ones than *min_tokens*, and
+    those of tools whose names match *keep_tools*.
+    """
+
+    type_name: ClassVar[str] = "ToolResultMaskManager"
+    words: ClassVar[str] = "leaves one line in place of each older tool result of {min_tokens:,} tokens or more"
+
+    keep_recent_results: CountOrNone = 5
+    min_tokens: Count = 200
+    keep_tools: tuple[str, ...] = ()
+
+    def decide(self, context: Situation) -> Decision:
+        """Choose the older results that are large enough."""
+        tools = {call.call_id: call.name for view in context.views for call in view.calls}
+        found = [(at, number, one) for at, view in enumerate(context.views) for number, one in enumerate(view.results)]
+        actions = list[Replace]()
+        for at, number, result in found[: max(len(found) - self.keep_recent_results, 0)]:
+            tool = result.name or tools.get(result.call_id, "")
+            is_kept = at >= context.newest_answer or any(fnmatchcase(tool, pattern) for pattern in self.keep_tools)
+            if not is_kept and count_result(result, context.counter) >= self.min_tokens:
+                actions.append(Replace(at, number, _mask_of(tool)))
+        return Decision(f"{len(actions)} of {len(found)} tool results are old and large enough", actions)
+
+
+def _mask_of(tool: str) -> Callable[[str, str], str]:
+    what = f"Older result of {tool}" if tool else "Older tool result"
+    return lambda text, path: f"[{what} left out: {len(text):,} characters. It is in {path}]"
+
+
+class Custom(Manager):
+    """Runs a user's own manager, and archives what it removed from the beginning of the list.
+
+    System messages, pins, and one half of a call with its result stay anyway.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    factory: ClassVar[Callable[..., Any]]
+
+    def decide(self, context: Situation) -> Decision:
+        """Let it reduce a copy of the list."""
+        kept = [*context.natives]
+        is_reduced = type(self).factory(**(self.model_extra or {})).reduce(kept)
+        staying = set(map(id, kept))
+        wanted = next((at for at, one in enumerate(context.natives) if id(one) in staying), len(context.natives))
+        cut = max((cut for cut in context.cuts if cut <= wanted), default=0)
+        if not is_reduced or not cut:
+            return Decision("it left the messages as they are")
+        return Decision(f"{cut:,} messages leave", cut=cut)
+
+
+MANAGERS: dict[str, type[Manager]] = {
+    one.type_name: one for one in (SlidingWindow, Summarization, OutputTruncation, Masking)
+}
+"""By the ``type`` of an entry; the first three are OpenSearch's."""
+
+
+def register_manager(name: str, factory: Callable[..., Any]) -> None:
+    """Let documents name a manager of your own, in this process.
+
+    *factory* is called with the other keys of the entry's ``config`` and returns an object with
+    ``reduce(messages) -> bool``, which removes the oldest messages from the list, and says whether it removed any.
+    """
+    MANAGERS[name] = type(
+        name, (Custom,), {"type_name": name, "words": f"runs {name}", "factory": staticmethod(factory)}
+    )

@@ -1,208 +1,115 @@
-"""`ContextManagement`: a document that says which managers run at which hook, and when."""
+"""`ContextManagement`: a document that says which managers run at which hook, and when.
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Self
+Source: OpenSearch's page on context management, with its documents, fragments and request bodies.
+"""
 
-from pydantic import BaseModel, ConfigDict, InstanceOf, field_validator, model_serializer, model_validator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final, Literal, NamedTuple, Self
 
-from buoyline.errors import ConfigError
-from buoyline.management.context import ContextView, Decision
-from buoyline.management.custom import CustomManager, custom_manager, registered_managers
-from buoyline.management.managers import MANAGERS, ManagerSettings
-from buoyline.management.rules import HOOKS, Activation, Hook, Problems, hook_named, joined
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+
+from buoyline.errors import DocumentError
+from buoyline.management.managers import MANAGERS, Count, Manager, Share, Situation
 from buoyline.messages.jsonl import is_array, is_object
 
-# One manager in a document: its settings, and when it runs.
+HOOKS: Final[Mapping[str, str]] = {"post_tool": "after each tool result", "pre_llm": "before each model call"}
+"""Each hook and when it fires, in the order in which they fire. OpenSearch's code has them in capitals."""
 
 
-ALWAYS = Activation()
-"""Holds for an entry without rules."""
+class Activation(BaseModel):
+    """When a manager runs: all given rules must be met, and no rule means always. The last rule is ours.
+
+    A rule that cannot be read is a problem: OpenSearch drops it, and its manager then runs at every call.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rule_type: Literal["always"] = "always"
+    message_count_exceed: Count = 0
+    tokens_exceed: Count = 0
+    tokens_exceed_ratio: Share = 0
+
+    def unmet(self, context: Situation) -> str:
+        """Return the first rule that is not met, with the compared numbers; empty if all are."""
+        limits = (
+            (self.message_count_exceed, context.message_count, "messages"),
+            (self.tokens_exceed, context.tokens, "tokens"),
+            (int(self.tokens_exceed_ratio * context.size), context.tokens, "tokens"),
+        )
+        unmet = ((most, found, what) for most, found, what in limits if most and found <= most)
+        return next((f"{found:,} {what}, not more than {most:,}" for most, found, what in unmet), "")
+
+    def in_words(self) -> str:
+        """Return the rules in words that follow "runs"."""
+        given = self.model_dump(exclude_unset=True)
+        return " and ".join(f"if {name} {value:,}" for name, value in given.items() if name != "rule_type") or "always"
 
 
-@dataclass(frozen=True, slots=True)
-class ManagerEntry:
-    """One manager at one hook. Each entry has its own manager, even if two have the same type."""
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid")
 
-    manager: ManagerSettings | CustomManager
-    activation: Activation = ALWAYS
+    type: str
+    config: dict[str, Any] = {}
+    activation: Activation = Activation()
 
-    async def decide(self, context: ContextView) -> Decision:
-        """Return what the manager wants done with *context*."""
-        if isinstance(self.manager, CustomManager):
-            return await self.manager.decide(context)
-        return self.manager.decide(context)
+    @model_validator(mode="before")
+    @classmethod
+    def _lifted(cls, value: Any) -> Any:
+        """Take the rules from within ``config``, where OpenSearch's page has them."""
+        config = value.get("config") if is_object(value) else None
+        if not is_object(config) or "activation" not in config:
+            return value
+        rules, rest = config["activation"], {key: one for key, one in config.items() if key != "activation"}
+        if value.get("activation", rules) != rules:
+            raise ValueError("activation differs from config.activation; keep one of them")
+        return {**value, "config": rest, "activation": rules}
+
+
+class _Document(BaseModel):
+    name: str | None = None
+    description: str | None = None
+    hooks: dict[str, list[_Entry]]
+
+    @field_validator("hooks", mode="before")
+    @classmethod
+    def _in_any_case(cls, hooks: Any) -> Any:
+        if not is_object(hooks):
+            return hooks
+        named = {name: name.strip().lower() for name in hooks}
+        if unknown := [name for name, hook in named.items() if hook not in HOOKS]:
+            raise ValueError(f"{unknown[0]!r} is no hook; {nearest(unknown[0], HOOKS)}")
+        if len({*named.values()}) < len(named):
+            raise ValueError("a hook is there twice, in different spellings")
+        return {named[name]: entries for name, entries in hooks.items()}
+
+
+class ManagedEntry(NamedTuple):
+    """One manager at one hook."""
+
+    manager: Manager
+    activation: Activation
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry in the form of documents, with the activation within ``config``."""
-        config = self.manager.spelled()
-        if rules := self.activation.spelled():
-            config["activation"] = rules
+        config, rules = (one.model_dump(mode="json", exclude_unset=True) for one in (self.manager, self.activation))
+        config |= {"activation": rules} if rules else {}
         return {"type": self.manager.type_name, **({"config": config} if config else {})}
 
-    def in_words(self) -> str:
-        """Return what it does and when."""
-        return f"{self.manager.in_words()}; runs {self.activation.in_words()}"
 
-
-# Reading a document: every form becomes one, and every problem is reported.
-#
-# Source: OpenSearch's page on context management, with its documents, fragments and request bodies.
-
-
-_ENTRY: Final = ("type", "config", "activation")
-
-
-@dataclass(slots=True)
-class DocumentReader:
-    """Reads one document and collects its problems."""
-
-    problems: Problems
-
-    def document(self, raw: object, name: str = "") -> dict[str, Any]:
-        """Return the fields of a `ContextManagement` for *raw*: a document, a manager entry, or a list of entries.
-
-        *name* overrides the document's own, since in OpenSearch it is in the URL. Other keys of a document are ignored,
-        such as the times in an answer of OpenSearch.
-        """
-        found = self._wrapped(raw)
-        fields: dict[str, Any] = {key: self._text(key, found.get(key, "")) for key in ("name", "description")}
-        fields["hooks"] = self._hooks(found)
-        return {**fields, **({"name": name} if name else {})}
-
-    def activation(self, raw: object, path: str = "activation") -> Activation | None:
-        """Return the rules in *raw*; None if they cannot be read, so that they are never met."""
-        if not is_object(raw):
-            self.problems.add(path, f"must be an object of rules, not {_kind(raw)}")
-            return None
-        rules = {key: value for key, value in raw.items() if value is not None}
-        for key in raw.keys() - rules.keys():
-            self.problems.add(joined(path, key), "has no value; leave the rule out, or give it one")
-            return None
-        return self.problems.validated(Activation, path, "activation rule", rules)
-
-    def _wrapped(self, raw: object) -> Mapping[str, Any]:
-        """Return a whole document around a part of one."""
-        if is_array(raw):
-            return {"hooks": self._by_usual_hook(raw)}
-        if not is_object(raw):
-            self.problems.add("", f"a document is an object, not {_kind(raw)}")
-            return {"hooks": {}}
-        if "type" in raw and "hooks" not in raw:
-            return {"hooks": self._by_usual_hook([raw])}
-        return raw
-
-    def _by_usual_hook(self, entries: Sequence[object]) -> dict[str, list[object]]:
-        hooks: dict[str, list[object]] = {}
-        for entry in entries:
-            kind = entry.get("type") if is_object(entry) else None
-            manager = MANAGERS.get(kind) if isinstance(kind, str) else None
-            hooks.setdefault(manager.usual_hook if manager else "pre_llm", []).append(entry)
-        return hooks
-
-    def _hooks(self, found: Mapping[str, Any]) -> dict[Hook, tuple[ManagerEntry, ...]]:
-        if "hooks" not in found:
-            self.problems.add("hooks", "is missing; {} stands for no management at all")
-            return {}
-        if not is_object(found["hooks"]):
-            self.problems.add("hooks", f"must be an object of hooks, not {_kind(found['hooks'])}")
-            return {}
-        hooks: dict[Hook, tuple[ManagerEntry, ...]] = {}
-        for spelled, entries in found["hooks"].items():
-            path = joined("hooks", spelled)
-            hook = hook_named(spelled)
-            if hook is None:
-                self.problems.unknown(path, "hook", spelled, tuple(HOOKS))
-            elif hook in hooks:
-                self.problems.add(path, f"the hook {hook!r} stands here twice, in different spellings")
-            else:
-                hooks[hook] = tuple(self._entries(path, entries))
-        return hooks
-
-    def _entries(self, path: str, entries: object) -> Iterator[ManagerEntry]:
-        if not is_array(entries):
-            self.problems.add(path, f"must be a list of managers, not {_kind(entries)}")
-            return
-        for number, raw in enumerate(entries):
-            entry = self._entry(joined(path, number), raw)
-            if entry is not None:
-                yield entry
-
-    def _entry(self, path: str, raw: object) -> ManagerEntry | None:
-        if not is_object(raw) or not isinstance(raw.get("type"), str) or not raw["type"].strip():
-            self.problems.add(path, "must be an object with a 'type', the name of a manager")
-            return None
-        for key in raw:
-            if key not in _ENTRY:
-                self.problems.unknown(joined(path, key), "key of a manager's entry", key, _ENTRY)
-        config = raw.get("config")
-        if config is not None and not is_object(config):
-            self.problems.add(joined(path, "config"), f"must be an object, not {_kind(config)}")
-            return None
-        settings = {key: value for key, value in (config or {}).items() if key != "activation"}
-        activation = self._activation_of(path, raw, config or {})
-        manager = self._manager(path, raw["type"].strip(), settings)
-        return None if manager is None or activation is None else ManagerEntry(manager, activation)
-
-    def _activation_of(self, path: str, raw: Mapping[str, Any], config: Mapping[str, Any]) -> Activation | None:
-        """Return the rules within ``config`` or beside it; as in OpenSearch, those beside it take precedence."""
-        beside, within = raw.get("activation"), config.get("activation")
-        if beside is None and within is None:
-            is_null = "activation" in raw or "activation" in config
-            if is_null:
-                self.problems.add(joined(path, "activation"), "has no value; leave it out for 'always'")
-            return None if is_null else ALWAYS
-        if beside is not None and within is not None and beside != within:
-            self.problems.add(joined(path, "activation"), "differs from config.activation; keep one of them")
-        if beside is not None:
-            return self.activation(beside, joined(path, "activation"))
-        return self.activation(within, joined(path, "config", "activation"))
-
-    def _manager(self, path: str, kind: str, settings: dict[str, Any]) -> Any:
-        if kind in MANAGERS:
-            return self.problems.validated(MANAGERS[kind], joined(path, "config"), f"key of {kind}", settings)
-        try:
-            custom = custom_manager(kind, settings)
-        except ConfigError as error:
-            self.problems.add(joined(path, "type"), str(error))
-            return None
-        if custom is None:
-            self.problems.unknown(joined(path, "type"), "manager", kind, [*MANAGERS, *registered_managers()])
-        return custom
-
-    def _text(self, key: str, value: object) -> str:
-        if value is None or isinstance(value, str):
-            return value or ""
-        self.problems.add(key, f"must be a text, not {_kind(value)}")
-        return ""
-
-
-def _kind(value: object) -> str:
-    if value is None:
-        return "null"
-    if is_object(value):
-        return "an object"
-    if is_array(value):
-        return "a list"
-    return f"{value!r}"
-
-
-class ContextManagement(BaseModel):
-    """A checked document in OpenSearch's form.
-
-    ``ContextManagement.read(value)`` takes every documented form, and so does ``model_validate``. Equal
-    documents compare equal, even if they were spelled differently.
+@dataclass(frozen=True, slots=True)
+class ContextManagement:
+    """A checked document.
 
     Attributes:
         name: May be empty for a document that is not stored.
         hooks: The managers of each hook, in the order in which they run. No hooks: no manager ever runs.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     name: str = ""
     description: str = ""
-    hooks: dict[Hook, tuple[InstanceOf[ManagerEntry], ...]] = {}
+    hooks: Mapping[str, tuple[ManagedEntry, ...]] = field(default_factory=dict[str, tuple[ManagedEntry, ...]])
 
     @classmethod
     def read(cls, raw: object, *, name: str = "", source: str = "document") -> Self:
@@ -216,42 +123,70 @@ class ContextManagement(BaseModel):
         Raises:
             DocumentError: The document cannot be used; each problem has its path and the nearest valid name.
         """
-        problems = Problems(source)
-        fields = DocumentReader(problems).document(raw, name)
-        problems.settle()
-        return cls(**fields)
+        try:
+            found = _Document.model_validate(_wrapped(raw))
+        except ValidationError as error:
+            raise DocumentError(source, _problems(error, "")) from error
+        problems, hooks = list[tuple[str, str]](), dict[str, tuple[ManagedEntry, ...]]()
+        for hook in HOOKS:
+            made = list[ManagedEntry]()
+            for number, entry in enumerate(found.hooks.get(hook, ())):
+                path, kind = f"hooks.{hook}[{number}]", entry.type.strip()
+                try:
+                    made.append(ManagedEntry(MANAGERS[kind].model_validate(entry.config), entry.activation))
+                except KeyError:
+                    problems.append((f"{path}.type", f"{kind!r} is no manager; {nearest(kind, MANAGERS)}"))
+                except ValidationError as error:
+                    problems += _problems(error, f"{path}.config", MANAGERS[kind].model_fields)
+            hooks |= {hook: tuple(made)} if made else {}
+        if problems:
+            raise DocumentError(source, problems)
+        return cls(name or found.name or "", found.description or "", hooks)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _walk(cls, value: Any) -> Any:
-        """Accept in pydantic's own constructors what `read` accepts."""
-        hooks: object = value.get("hooks", {}) if is_object(value) else None
-        # `read` passes entries in tuples; documents hold lists.
-        if isinstance(value, cls) or (is_object(hooks) and all(isinstance(found, tuple) for found in hooks.values())):
-            return value
-        problems = Problems("document")
-        fields = DocumentReader(problems).document(value)
-        problems.settle()
-        return fields
-
-    @field_validator("hooks")
-    @classmethod
-    def _settle_hooks(cls, hooks: dict[Hook, tuple[ManagerEntry, ...]]) -> dict[Hook, tuple[ManagerEntry, ...]]:
-        """Order hooks as they fire, and drop empty ones."""
-        return {hook: hooks[hook] for hook in HOOKS if hooks.get(hook)}
-
-    @model_serializer
     def to_json(self) -> dict[str, Any]:
         """Return the document as JSON values, in the documented form."""
-        named = {"name": self.name, "description": self.description}
-        kept = {key: text for key, text in named.items() if text}
-        hooks = {hook: [entry.to_json() for entry in entries] for hook, entries in self.hooks.items()}
-        return {**kept, "hooks": hooks}
+        named = {key: text for key, text in (("name", self.name), ("description", self.description)) if text}
+        return {**named, "hooks": {hook: [one.to_json() for one in entries] for hook, entries in self.hooks.items()}}
 
-    def entries(self, hook: Hook) -> tuple[ManagerEntry, ...]:
-        """Return the managers of *hook*, in order."""
-        return self.hooks.get(hook, ())
+    def in_words(self) -> Iterator[str]:
+        """Yield lines that say what the document does, in the order in which it happens."""
+        yield f"{self.name}: {self.description or 'no description'}".removeprefix(": ")
+        for hook, entries in self.hooks.items():
+            yield f"{hook}, {HOOKS[hook]}:"
+            for number, one in enumerate(entries, 1):
+                yield f"  {number}. {one.manager.words.format(**dict(one.manager))}; runs {one.activation.in_words()}"
 
-    def named(self, name: str) -> Self:
-        """Return the same document under *name*."""
-        return self.model_copy(update={"name": name})
+
+def _wrapped(raw: object) -> object:
+    """Return a whole document around a part of one."""
+    entries = [raw] if is_object(raw) and "type" in raw and "hooks" not in raw else raw
+    if not is_array(entries):
+        return raw
+    hooks: dict[str, list[object]] = {}
+    for entry in entries:
+        manager = MANAGERS.get(str(entry.get("type"))) if is_object(entry) else None
+        hooks.setdefault(manager.usual_hook if manager else "pre_llm", []).append(entry)
+    return {"hooks": hooks}
+
+
+def _problems(error: ValidationError, path: str, known: Iterable[str] = ()) -> list[tuple[str, str]]:
+    known, found = [*known] or [*_Entry.model_fields, *Activation.model_fields], list[tuple[str, str]]()
+    for one in error.errors():
+        reason = one["msg"].removeprefix("Value error, ")
+        if one["type"] == "extra_forbidden":
+            reason = f"{one['loc'][-1]!r} is not known; {nearest(str(one['loc'][-1]), known)}"
+        steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in one["loc"])
+        found.append(("".join([path, *steps]).removeprefix("."), reason))
+    return found
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the part of an error message that suggests the nearest known name, or all of them.
+
+    >>> nearest("pre_lm", HOOKS)
+    "did you mean 'pre_llm'?"
+    """
+    # Every type ends in the same word, which would make all of them similar.
+    folded = {one.lower().removesuffix("manager"): one for one in known}
+    found = get_close_matches(name.strip().lower().removesuffix("manager"), list(folded), n=1)
+    return f"did you mean {folded[found[0]]!r}?" if found else f"choose one of {', '.join(folded.values())}"

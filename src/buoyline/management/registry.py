@@ -1,180 +1,98 @@
-"""`Registry`: documents by name, those of a workspace and those of the package."""
+"""Documents by name: those of a workspace, in ``context_management/``, and those of the package. All of it blocks."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from buoyline.errors import DocumentError, NotFoundError
-from buoyline.management.model import ContextManagement
-from buoyline.management.rules import nearest
+from buoyline.errors import ConfigError, DocumentError, NotFoundError
+from buoyline.management.model import ContextManagement, nearest
 from buoyline.messages.jsonl import is_object
-from buoyline.workspace import LocalWorkspace
-from buoyline.workspace.root_files import ContextManagementFiles
+from buoyline.workspace.documents import document_names, read_document, write_document
+from buoyline.workspace.workspace import Workspace
+
+__all__ = ["Management", "document_of", "names", "put"]
+
+Management: TypeAlias = ContextManagement | Mapping[str, Any] | Path | str
+"""A document, the JSON values of one or of a body that names one, a file, or a name."""
 
 NAME_KEY: Final = "context_management_name"
 """In the body of a request that registers or executes an agent of OpenSearch: names its document."""
 
-
-def document_in_file(path: Path) -> Any:
-    """Return the value of the file at *path*.
-
-    Raises:
-        DocumentError: It cannot be read, or is not JSON.
-    """
-    if path.exists() and not path.is_file():  # a device may never end
-        raise DocumentError(str(path), [("", "is not a regular file")])
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DocumentError(str(path), [("", f"cannot be read: {error.strerror}")]) from error
-    return parsed(content, str(path))
-
-
-def is_path(text: str) -> bool:
-    """Return whether *text* is a file: it ends as one or has a slash, which no name of a document has."""
-    return "/" in text or text.lower().endswith(".json")
-
-
-def parsed(content: bytes, source: str) -> Any:
-    """Return the value of *content*; *source* names it in errors.
-
-    Raises:
-        DocumentError: It is not JSON; the error says where.
-    """
-    try:
-        return json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once)
-    except UnicodeDecodeError as error:
-        raise DocumentError(source, [("", f"not UTF-8: {error}")]) from error
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(source, [("", f"not JSON: {error}")]) from error
-
-
-def named_in(body: object) -> str | None:
-    """Return the name of the document that *body* asks for, of an agent's registration or execution.
-
-    Source: OpenSearch's page has the name at the top level of both; its code reads it within ``parameters`` of an
-    execution. Here both are read.
-
-    Raises:
-        DocumentError: It is no name.
-    """
-    if not is_object(body):
-        return None
-    within = body.get("parameters")
-    name = body.get(NAME_KEY, within.get(NAME_KEY) if is_object(within) else None)
-    if name is not None and not isinstance(name, str):
-        raise DocumentError("body", [(NAME_KEY, "must be the name of a document")])
-    return name
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; of two hooks with one name, one would be lost."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        message = f"the key {twice!r} is there twice in one object"
-        raise ValueError(message)
-    return found
-
-
-BUILT_IN: Final = (
-    "long-conversations",
-    "tool-heavy",
-    "tool-heavy-with-summarization",
-)
+BUILT_IN: Final = ("long-conversations", "tool-heavy", "tool-heavy-with-summarization")
 """Documents of the package: the use cases of OpenSearch's page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A document in a registry; a valid one has no *problem*, and one that cannot be read has no description."""
+def document_of(management: Management, workspace: Workspace | None = None) -> ContextManagement:
+    """Return the document that *management* means.
 
-    name: str
-    is_built_in: bool
-    description: str
-    problem: str = ""
-
-
-class Registry:
-    """Finds documents by name. A document of the workspace overrides a built-in one of the same name.
-
-    All methods block. A document in use keeps working after it is replaced.
-    """
-
-    def __init__(self, workspace: LocalWorkspace | None = None) -> None:
-        """Use *workspace*, in which nothing is created before a document is put there.
-
-        Without one, there are only built-in documents.
-        """
-        self._documents = None if workspace is None else ContextManagementFiles(workspace.tree)
-
-    def get(self, name: str) -> ContextManagement:
-        """Return the document *name*.
-
-        Raises:
-            InvalidNameError: *name* cannot be a name.
-            NotFoundError: It does not exist; the error names the nearest one.
-            DocumentError: It exists but cannot be used.
-        """
-        if self._documents is not None and self._documents.has(name):
-            source = self._documents.path(name)
-            return ContextManagement.read(parsed(self._documents.read(name), source), name=name, source=source)
-        if name in BUILT_IN:
-            return built_in(name)
-        raise NotFoundError("context management document", name, nearest(name, self.names()))
-
-    def put(self, raw: ContextManagement | Mapping[str, Any], name: str = "") -> ContextManagement:
-        """Store and return a document, after all checks. An earlier one of the name is replaced as a whole.
-
-        The name is by default the document's own.
-
-        Raises:
-            InvalidNameError: The name cannot be one.
-            DocumentError: It cannot be used; nothing was written.
-            NotFoundError: The registry has no workspace.
-            FormatVersionError: A newer buoyline wrote the workspace.
-            StorageError: The file system refused; nothing was changed.
-        """
-        if self._documents is None:
-            raise NotFoundError("workspace", "", "give one to Registry to keep documents in it")
-        if isinstance(raw, ContextManagement):
-            document = raw.named(name or raw.name)
-        else:
-            document = ContextManagement.read(raw, name=name, source=name)
-        text = json.dumps(document.to_json(), indent=2, ensure_ascii=False) + "\n"
-        # Half a surrogate pair has no UTF-8, but it has a JSON escape, which is Python's own.
-        self._documents.write(document.name, text.encode("utf-8", "backslashreplace"))
-        return document
-
-    def names(self) -> list[str]:
-        """Return the names of all documents, sorted."""
-        kept = [] if self._documents is None else self._documents.names()
-        return sorted({*kept, *BUILT_IN})
-
-    def listed(self) -> list[Listed]:
-        """Return all documents in the order of their names, even unreadable ones."""
-        kept = set[str]() if self._documents is None else set(self._documents.names())
-        found: list[Listed] = []
-        for name in self.names():
-            try:
-                description, problem = self.get(name).description, ""
-            except DocumentError as error:
-                description, problem = "", str(error)
-            found.append(Listed(name, name not in kept, description, problem))
-        return found
-
-
-def built_in(name: str) -> ContextManagement:
-    """Return the document *name* of the package.
+    A text is a file if it ends in ``.json`` or has a slash, else a name. A document of the workspace goes before one of
+    the package.
 
     Raises:
-        NotFoundError: It does not exist.
+        ConfigError: *management* is nothing of that kind.
+        NotFoundError: There is no document of that name.
+        DocumentError: It cannot be read or acted on.
     """
-    if name not in BUILT_IN:
-        raise NotFoundError("built-in document", name, nearest(name, BUILT_IN))
-    content = (files("buoyline.management") / "documents" / f"{name}.json").read_bytes()
-    return ContextManagement.read(parsed(content, name), name=name, source=name)
+    source, raw = "document", management
+    if isinstance(management, ContextManagement):
+        return management
+    if isinstance(management, Path) or (isinstance(management, str) and _is_path(management)):
+        source, raw = str(management), _in_file(Path(management))
+    elif isinstance(management, str):
+        return _by_name(management, workspace)
+    elif not is_object(management):
+        raise ConfigError("management", f"{type(management).__name__} is no document, and no name or file of one")
+    bodies = [raw, raw.get("parameters")] if is_object(raw) else []
+    found = (body.get(NAME_KEY) for body in bodies if is_object(body))
+    name = next((one for one in found if one is not None), None)
+    return ContextManagement.read(raw, source=source) if name is None else _by_name(str(name), workspace)
+
+
+def names(workspace: Workspace | None = None) -> list[str]:
+    """Return the names of all documents, sorted."""
+    return sorted({*BUILT_IN, *([] if workspace is None else document_names(workspace.disk))})
+
+
+def put(document: ContextManagement | Mapping[str, Any], workspace: Workspace, name: str) -> None:
+    """Store a document, after all checks; an earlier one of the name is replaced as a whole.
+
+    Raises:
+        InvalidNameError: *name* cannot be one.
+        DocumentError: It cannot be used; nothing was written.
+    """
+    if not isinstance(document, ContextManagement):
+        document = ContextManagement.read(document, name=name, source=name)
+    text = json.dumps({**document.to_json(), "name": name}, indent=2) + "\n"
+    write_document(workspace.disk, name, text.encode())
+
+
+def _by_name(name: str, workspace: Workspace | None) -> ContextManagement:
+    if workspace is not None and name in document_names(workspace.disk):
+        content = read_document(workspace.disk, name)
+    elif name in BUILT_IN:
+        content = (files("buoyline.management") / "documents" / f"{name}.json").read_bytes()
+    else:
+        raise NotFoundError("context management document", name, nearest(name, names(workspace)))
+    return ContextManagement.read(_parsed(content, name), name=name, source=name)
+
+
+def _is_path(text: str) -> bool:
+    return "/" in text or text.lower().endswith(".json")
+
+
+def _in_file(path: Path) -> Any:
+    if path.exists() and not path.is_file():
+        raise DocumentError(str(path), [("", "is no file")])  # a device never ends
+    try:
+        return _parsed(path.read_bytes(), str(path))
+    except OSError as error:
+        raise DocumentError(str(path), [("", f"cannot be read: {error.strerror}")]) from error
+
+
+def _parsed(content: bytes, source: str) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(source, [("", f"not JSON: {error}")]) from error

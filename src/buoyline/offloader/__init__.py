@@ -4,47 +4,6 @@ Nothing here stores anything; workspaces do.
 """
 
 from buoyline.offloader.policy import ToolRule
-from buoyline.offloader.protocol import (
-    Abilities,
-    ArchivedBatch,
-    ContextArchive,
-    ModelCall,
-    Offloader,
-    Redactor,
-    RereadCheck,
-    ResultStore,
-    ResultStreams,
-    ResultWriter,
-    StoredPart,
-    StoredResult,
-    SummaryLog,
-    ToolOutput,
-    TranscriptReader,
-    TurnCounter,
-    WindowLog,
-    WindowState,
-)
-from buoyline.offloader.stub import stub_for
+from buoyline.offloader.protocol import Offloader, StoredPart, StoredResult, ToolOutput
 
-__all__ = [
-    "Abilities",
-    "ArchivedBatch",
-    "ContextArchive",
-    "ModelCall",
-    "Offloader",
-    "Redactor",
-    "RereadCheck",
-    "ResultStore",
-    "ResultStreams",
-    "ResultWriter",
-    "StoredPart",
-    "StoredResult",
-    "SummaryLog",
-    "ToolOutput",
-    "ToolRule",
-    "TranscriptReader",
-    "TurnCounter",
-    "WindowLog",
-    "WindowState",
-    "stub_for",
-]
+__all__ = ["Offloader", "StoredPart", "StoredResult", "ToolOutput", "ToolRule"]

@@ -1,6 +1,6 @@
 """Transcripts: archived messages as text for reading and searching; and reference lines, which replace media.
 
-Pure and deterministic, so a transcript lost in a crash is rendered again. Line ranges come from the journal;
+Pure and deterministic, so a transcript lost in a crash is rendered again. Line ranges come from the log;
 transcripts are never parsed. Source: docs/format.md, "transcript.md". Nothing here counts tokens, so that workspaces
 can import it.
 """
@@ -17,7 +17,6 @@ from buoyline.offloader.protocol import StoredPart
 from buoyline.previews.source import escaped, readable_lines
 
 _SOURCE_CHARS = 300
-_MAX_BLANKS = 900
 
 StubLookup = Callable[[str], str | None]
 """Maps the text of a result to the place of the whole result if the text is a stub; else None."""
@@ -50,16 +49,6 @@ def render_parts(
         facts = " · ".join(fact for fact in (message.role, speaker, *dict.fromkeys(names), time) if fact)
         heading = [*readable_lines(f"## {number} {facts}")]
         yield [heading, *([*_part(part, tools, stub)] for part in message.parts), [""]]
-
-
-def blank_lines(size: int, lines: int) -> bytes:
-    """Return *size* bytes of spaces in *lines* lines, in place of a part of the transcript that is lost."""
-    blanks = [0] * lines
-    rest = size - lines
-    for number in range(lines):
-        blanks[number] = min(rest, _MAX_BLANKS) if number < lines - 1 else rest
-        rest -= blanks[number]
-    return b"".join(b" " * count + b"\n" for count in blanks)
 
 
 def _part(part: Part, tools: Mapping[str, str], stub: StubLookup) -> Iterable[str]:

@@ -45,7 +45,7 @@ def view_of(text: str) -> str | None:
         lines = readable_lines(page_text(text))
     else:
         lines = indented(text) if _is_json(text) else readable_lines(text)
-    return "".join(f"{line}\n" for line in lines)
+    return _joined(lines)
 
 
 def indented(document: str) -> Iterator[str]:
@@ -91,7 +91,6 @@ def _indented(document: str) -> Iterator[str]:
         line = _INDENTS[min(depth, _MAX_INDENT)] + (sign if sign in _CLOSING else "")
 
 
-_ANY_END = re.compile("\r\n|[\r\n]")
 _MAX_CHARACTER_BYTES = 4
 
 _SLICE_CHARS = 1 << 17
@@ -110,48 +109,21 @@ def view_blocks(source: Source) -> Iterator[str]:
 
 def wrapped_blocks(blocks: Iterable[str]) -> Iterator[str]:
     """Yield the readable lines of a text in *blocks*, with line ends; a line is never held as a whole."""
-    wrapping = _Wrapping()
+    rest = ""
     for block in blocks:
         for start in range(0, len(block), _SLICE_CHARS):
-            yield wrapping.shown(block[start : start + _SLICE_CHARS])
-    yield wrapping.end()
-
-
-class _Wrapping:
-    """Wraps a text whose lines may span blocks."""
-
-    def __init__(self) -> None:
-        self._line = ""
-        self._ends_in_return = False
-
-    def shown(self, block: str) -> str:
-        r"""Return the next part of the view, up to the end of *block*; a final ``\r`` waits for a ``\n``."""
-        text = f"\r{block}" if self._ends_in_return else block
-        self._ends_in_return = text.endswith("\r")
-        text = text.removesuffix("\r")
-        end = _ANY_END.search(text)
-        if end is None:
-            return self._grown(text)
-        last_end = max(text.rfind("\n"), text.rfind("\r")) + 1
-        first = self._grown(text[: end.start()]) + self._ended()
-        between = _joined(readable_lines(text[end.end() : last_end]))
-        return "".join((first, between, self._grown(text[last_end:])))
-
-    def end(self) -> str:
-        """Return the rest of the view at the end of the text."""
-        return self._ended() if self._line or self._ends_in_return else ""
-
-    def _grown(self, text: str) -> str:
-        pieces, self._line = full_pieces(self._line + escaped(text))
-        return _joined(pieces)
-
-    def _ended(self) -> str:
-        ended, self._line = f"{self._line}\n", ""
-        return ended
+            text = rest + block[start : start + _SLICE_CHARS]
+            waiting = "\r" if text.endswith("\r") else ""  # it may be half of a line end
+            text = text.removesuffix("\r")
+            end = max(text.rfind("\n"), text.rfind("\r")) + 1
+            pieces, last = full_pieces(escaped(text[end:]))
+            yield _joined([*readable_lines(text[:end]), *pieces])
+            rest = last + waiting
+    yield _joined(readable_lines(rest))
 
 
 def _joined(lines: Iterable[str]) -> str:
-    return "\n".join([*lines, ""])
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _small_document(source: Source) -> str | None:

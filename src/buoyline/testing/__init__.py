@@ -1,4 +1,4 @@
-"""Conformance suites for your own counter, offloader or workspace.
+"""Conformance suites for your own counter or offloader.
 
 They need pytest and pytest-asyncio, but import neither on loading; docs/testing.md shows how to run them. Tests of
 buoyline itself do not belong here.
@@ -11,18 +11,15 @@ if "pytest" in sys.modules:
     sys.modules["pytest"].register_assert_rewrite(
         "buoyline.testing.counter",
         "buoyline.testing.offloader",
-        "buoyline.testing.workspace",
     )
 
 from buoyline.testing.conversation import HOSTILE_IDS, HOSTILE_TEXTS
 from buoyline.testing.counter import CounterConformance
 from buoyline.testing.offloader import OffloaderConformance
-from buoyline.testing.workspace import WorkspaceConformance
 
 __all__ = [
     "HOSTILE_IDS",
     "HOSTILE_TEXTS",
     "CounterConformance",
     "OffloaderConformance",
-    "WorkspaceConformance",
 ]

@@ -44,7 +44,7 @@ COUNTED_TEXTS: Final = (
 class CounterConformance(ABC):  # noqa: B024 - abstract since it needs a fixture of the class that inherits it
     """Inherit it in a test class with a fixture ``counter``.
 
-    It checks that `exceeds`, `head` and `tail` agree with `count`, which alone decides how many tokens a text has.
+    It checks that `exceeds` and `head` agree with `count`, which alone decides how many tokens a text has.
     """
 
     def test_a_count_is_a_whole_number_and_always_the_same(self, counter: TextCounter) -> None:
@@ -70,36 +70,17 @@ class CounterConformance(ABC):  # noqa: B024 - abstract since it needs a fixture
             assert text.startswith(head)
             assert not head or counter.count(head) <= max_tokens
 
-    def test_tail_is_a_suffix_within_the_limit(self, counter: TextCounter) -> None:
-        """As for `head`."""
-        for text, _, max_tokens in _limits(counter):
-            tail = counter.tail(text, max_tokens)
-            assert text.endswith(tail)
-            assert not tail or counter.count(tail) <= max_tokens
-
-    def test_a_text_within_the_limit_is_its_own_head_and_tail(self, counter: TextCounter) -> None:
+    def test_a_text_within_the_limit_is_its_own_head(self, counter: TextCounter) -> None:
         """A limit does not change a shorter text."""
         for text, tokens, max_tokens in _limits(counter):
             if tokens <= max_tokens:
                 assert counter.head(text, max_tokens) == text
-                assert counter.tail(text, max_tokens) == text
 
-    def test_head_and_tail_keep_most_of_what_they_may(self, counter: TextCounter) -> None:
+    def test_head_keeps_most_of_what_it_may(self, counter: TextCounter) -> None:
         """At least half of the limit in ordinary texts, or previews would show less than they promise."""
         for text in (_PROSE * 60, _JSON):
             for max_tokens in (50, counter.count(text) // 2):
                 assert counter.count(counter.head(text, max_tokens)) >= max_tokens // 2
-                assert counter.count(counter.tail(text, max_tokens)) >= max_tokens // 2
-
-    def test_no_limit_is_below_zero(self, counter: TextCounter) -> None:
-        """A negative limit is a mistake of the caller."""
-        import pytest  # noqa: PLC0415 - a suite can be loaded without it
-
-        for text in ("", "text"):
-            for cut in (counter.head, counter.tail):
-                with pytest.raises(ValueError):  # noqa: PT011 - its words are the counter's own
-                    cut(text, -1)
-            assert counter.exceeds(text, -1)
 
     def test_threads_may_share_it(self, counter: TextCounter) -> None:
         """Windows of several threads share one counter."""
@@ -113,5 +94,7 @@ def _limits(counter: TextCounter) -> Iterator[tuple[str, int, int]]:
     """Yield texts with their tokens, and limits below, at and above them."""
     for text in COUNTED_TEXTS:
         tokens = counter.count(text)
-        for max_tokens in sorted({0, 1, 2, 3, 10, tokens // 3, tokens // 2, max(tokens - 1, 0), tokens, tokens + 1}):
+        for max_tokens in sorted(
+            {-1, 0, 1, 2, 3, 10, tokens // 3, tokens // 2, max(tokens - 1, 0), tokens, tokens + 1}
+        ):
             yield text, tokens, max_tokens

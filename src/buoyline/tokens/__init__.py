@@ -7,10 +7,8 @@ decisions about them do not belong here.
 from buoyline.tokens.counter import TextCounter, TokenCounter, as_text_counter
 from buoyline.tokens.models import context_size
 from buoyline.tokens.o200k import default_counter
-from buoyline.tokens.usage import Prices
 
 __all__ = [
-    "Prices",
     "TextCounter",
     "TokenCounter",
     "as_text_counter",

@@ -1,8 +1,8 @@
-"""The contracts of token counters, and counters built from a plain function."""
+"""The contracts of token counters, a counter built from a plain function, and the end of a text."""
 
 import operator
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Protocol, SupportsIndex, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, cast
 
 
 class TokenCounter(Protocol):
@@ -20,10 +20,10 @@ class TokenCounter(Protocol):
 
 
 class TextCounter(TokenCounter, Protocol):
-    """Counts tokens, and answers three questions without counting a whole text.
+    """Counts tokens, and answers two questions without counting a whole text.
 
-    A result of 100 MB is offloaded because it exceeds 3,000 tokens, and its head and tail are shown. That should cost
-    no more than for a small text, so each question is a method of its own.
+    A result of 100 MB is offloaded because it exceeds 3,000 tokens, and its beginning is shown. That should cost no
+    more than for a small text, so each question is a method of its own.
     """
 
     def exceeds(self, text: str, max_tokens: int) -> bool:
@@ -33,34 +33,26 @@ class TextCounter(TokenCounter, Protocol):
     def head(self, text: str, max_tokens: int) -> str:
         """Return a prefix of *text* with ``count(prefix) <= max_tokens``, as long as reasonably possible.
 
-        It is *text* itself if that does not exceed *max_tokens*, and may be empty.
-
-        Raises:
-            ValueError: *max_tokens* is negative.
-        """
-        ...
-
-    def tail(self, text: str, max_tokens: int) -> str:
-        """Return a suffix of *text* with ``count(suffix) <= max_tokens``, as long as reasonably possible.
-
-        It is *text* itself if that does not exceed *max_tokens*, and may be empty.
-
-        Raises:
-            ValueError: *max_tokens* is negative.
+        It is *text* itself if that does not exceed *max_tokens*, and may be empty; it is for a negative limit.
         """
         ...
 
 
-def require_token_limit(max_tokens: int) -> None:
-    """Raise `ValueError` if *max_tokens* is negative: no text has fewer than 0 tokens."""
-    if max_tokens < 0:
-        msg = f"max_tokens must be 0 or more, got {max_tokens}; even the empty text has 0 tokens"
-        raise ValueError(msg)
+_MOST_CHARS_PER_TOKEN = 8
+"""On average, in long texts of words."""
 
 
-# A full counter from one that can only count.
+def end_of(text: str, max_tokens: int, counter: TextCounter) -> str:
+    """Return a suffix of *text* within *max_tokens* that takes most of them; *text* itself if it fits."""
+    if not counter.exceeds(text, max_tokens):
+        return text
+    chars = min(_MOST_CHARS_PER_TOKEN * max(max_tokens, 0), len(text))
+    while chars and counter.exceeds(text[-chars:], max_tokens):
+        chars = chars * 15 // 16
+    return text[len(text) - chars :]
 
-_METHODS = ("count", "exceeds", "head", "tail")
+
+_METHODS = ("count", "exceeds", "head")
 _FIRST_CHARS_PER_TOKEN = 4
 _FEW_CHARS = 1_024
 
@@ -77,10 +69,9 @@ def as_text_counter(counter: TokenCounter | Callable[[str], int]) -> TextCounter
     if not isinstance(given, type | Sequence):  # a string and a list have a count() that counts something else
         if all(callable(getattr(given, method, None)) for method in _METHODS):
             return cast("TextCounter", counter)
-        if callable(getattr(given, "count", None)):
-            return BisectingCounter(cast("TokenCounter", counter).count)
-        if callable(counter):
-            return BisectingCounter(counter)
+        count: object = getattr(given, "count", given)
+        if callable(count):
+            return BisectingCounter(cast("Callable[[str], int]", count))
     msg = (
         f"{counter!r} cannot count tokens; pass an object with count(text), or a function from a text to its "
         "number of tokens such as `lambda text: len(encoding.encode_ordinary(text))`"
@@ -91,8 +82,8 @@ def as_text_counter(counter: TokenCounter | Callable[[str], int]) -> TextCounter
 class BisectingCounter:
     """Answers all questions about tokens by counting, with a bounded number of counts.
 
-    It assumes only that longer texts have more tokens, give or take a few, and `head` and `tail` return only texts that
-    have been counted. An error of the counter passes through.
+    It assumes only that longer texts have more tokens, give or take a few, and `head` returns only texts that have been
+    counted. An error of the counter passes through.
     """
 
     def __init__(self, count: Callable[[str], int]) -> None:
@@ -100,17 +91,8 @@ class BisectingCounter:
         self._count = count
 
     def count(self, text: str) -> int:
-        """Return the count of the wrapped counter.
-
-        Raises:
-            TypeError: It is not a whole number.
-            ValueError: It is negative.
-        """
-        tokens = _whole_number(self._count(text))
-        if tokens < 0:
-            msg = f"the token counter returned {tokens}; return 0 or more"
-            raise ValueError(msg)
-        return tokens
+        """Return the count of the wrapped counter. Raises `TypeError` if it is not a whole number."""
+        return operator.index(self._count(text))
 
     def exceeds(self, text: str, max_tokens: int) -> bool:
         """Return whether *text* has more than *max_tokens* tokens, by counting all of it; errors as in `count`."""
@@ -122,57 +104,24 @@ class BisectingCounter:
         It takes at most 2·log2(len(text)) + 3 counts, of prefixes no longer than twice the result or 4
         characters per token, and of the whole text if that is hardly longer, so a slow counter does not count
         all of a long text. If even the empty text has more than *max_tokens* tokens, the prefix is empty. Errors are
-        those of `count`, and `ValueError` for a negative *max_tokens*.
+        those of `count`.
         """
-        return text[: self._longest(text, max_tokens, lambda chars: text[:chars])]
-
-    def tail(self, text: str, max_tokens: int) -> str:
-        """Return a suffix of *text* that has been counted; the counts and errors are those of `head`."""
-        return text[len(text) - self._longest(text, max_tokens, lambda chars: text[len(text) - chars :]) :]
-
-    def _longest(self, text: str, max_tokens: int, part: Callable[[int], str]) -> int:
-        """Return the length of a *part* that fits, next to one that does not, or of the whole if that fits, or 0.
-
-        It tries four characters a token and doubles them until they no longer fit, then halves the interval.
-        """
-        require_token_limit(max_tokens)
-
-        def fits(chars: int) -> bool:
-            return self.count(part(chars)) <= max_tokens
-
         last = len(text)
-        fitting, probe = 0, min(max(_FIRST_CHARS_PER_TOKEN * max_tokens, 1), last)
-        while fits(probe):
-            if probe == last:
-                return last
-            fitting, probe = probe, min(2 * probe, last)
+        fitting, too_long = 0, min(max(_FIRST_CHARS_PER_TOKEN * max_tokens, 1), last)
+        while self.count(text[:too_long]) <= max_tokens:
+            if too_long == last:
+                return text
+            fitting, too_long = too_long, min(2 * too_long, last)
         # A whole text may have fewer tokens than its beginning: "plain" is one of o200k_base, "plai" are two.
-        if 0 < last - probe <= _FEW_CHARS and fits(last):
-            return last
-        return halve(fits, fitting, probe)
-
-
-def halve(fits: Callable[[int], bool], fitting: int, too_long: int) -> int:
-    """Return a length that *fits* next to one that does not, between *fitting* and *too_long*."""
-    while too_long - fitting > 1:
-        middle = (fitting + too_long) // 2
-        if fits(middle):
-            fitting = middle
-        else:
-            too_long = middle
-    return fitting
-
-
-def _whole_number(answer: object) -> int:
-    """Return *answer* as an int, also one of numpy's; raise `TypeError` for a float, a coroutine and the like."""
-    if isinstance(answer, SupportsIndex):
-        return operator.index(answer)
-    hint = "return a whole number"
-    if isinstance(answer, Coroutine):
-        answer.close()  # else Python warns that it was never awaited
-        hint = "make it a plain function, not an async one"
-    msg = f"the token counter returned {answer!r}; {hint}"
-    raise TypeError(msg)
+        if 0 < last - too_long <= _FEW_CHARS and self.count(text) <= max_tokens:
+            return text
+        while too_long - fitting > 1:
+            middle = (fitting + too_long) // 2
+            if self.count(text[:middle]) <= max_tokens:
+                fitting = middle
+            else:
+                too_long = middle
+        return text[:fitting]
 
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The context windows of known models, from the table in ``data/models.json``.
 
-Such a table ages: it saves looking up values that seldom change, and a mapping of your own takes precedence. It
+Such a table ages: it saves looking up values that seldom change, and a size that is passed takes precedence. It
 holds only figures that the vendor's own documentation states. If that says "128K" or "1M" without an exact number, the
 table has the lower reading (128,000), since a window that is believed too large overflows. An alias that a vendor moves
 from model to model is included only if all of them have the same window.
@@ -25,9 +25,9 @@ import difflib
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from buoyline.errors import ConfigError, NotFoundError
 
@@ -46,58 +46,34 @@ class ModelLimits(NamedTuple):
 
 @functools.cache
 def models() -> Mapping[str, ModelLimits]:
-    """Return limits by the shortest name that the vendor uses, without dates and tags."""
+    """Return limits by the shortest name that the vendor uses, without dates and tags, with ``-`` for each point."""
     table = resources.files("buoyline.tokens").joinpath("data", "models.json").read_text("utf-8")
     vendors: dict[str, dict[str, list[int]]] = json.loads(table)
-    return {name: ModelLimits(*limits) for named in vendors.values() for name, limits in named.items()}
+    return {_POINT.sub("-", name): ModelLimits(*limits) for named in vendors.values() for name, limits in named.items()}
 
 
-_MOST_NEAR_MATCHES = 3
+_POINT = re.compile(r"(?<=\d)[.](?=\d)")  # claude-3.5-sonnet, gpt-4.1
 
 # Who serves it: "openai/", "openai:", "models/", "us.anthropic.", "arn:aws:bedrock:...:foundation-model/meta."
-_PATH = re.compile(r"^.*/")
-_PROVIDER = re.compile(r"^[a-z_-]+:(?=.)")
-_BEDROCK = re.compile(
-    r"^(?:[a-z]{2,6}(?:-gov)?\.)?(?:ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshotai|openai|qwen|zai)\."
-)
-# What may follow without making it another model: dates, revisions, forms of training and of packing.
+_HOST = re.compile(r"^(?:.*/)?(?:[a-z_-]+:)?(?:(?:[a-z-]{2,10}\.)?[a-z]{2,10}[0-9]{0,2}\.)?(?=[a-z])")
+# What may follow without making it another model: dates, revisions, and what its host says of it.
 _VARIANT = re.compile(
-    r"(?:[-@:](?:"
-    r"\d{8}|\d{4}-\d{2}-\d{2}|\d{2}-\d{2}|\d{2}-\d{4}|\d{4}|00\d|v\d+(?::\d+)?(?::\d+k)?"
-    r"|latest|default|preview|exp|stable|beta|free"
-    r"|instruct|chat|it|hf|base|versatile|instant|maas|tee"
-    r"|bf16|fp16|fp8|fp4|int8|int4|awq|gptq|gguf|mlx"
-    r"))*"
-)
-_SPELLINGS = (
-    (re.compile(r"(?<=\d)[._](?=\d)"), "-"),  # claude-3.5-sonnet, gpt-4.1
-    (re.compile(r"^(?:meta-)?llama-?(?=\d)"), "llama-"),  # Meta-Llama-3.1, llama3-1, llama3.1
-    (re.compile(r"^(gemma|phi)(?=\d)"), r"\1-"),
-    (re.compile(r"^((?:llama|gemma|phi)-[\d-]+|qwen[\d-]+):"), r"\1-"),  # Ollama's llama3.1:8b
-    (re.compile(r"^gpt-35-"), "gpt-3-5-"),  # Azure
+    r"(?:[-@:](?:\d{3,8}|\d{4}-\d\d-\d\d|\d\d-\d\d(?:\d\d)?|v\d+(?::\d+k?)*"
+    r"|latest|default|preview|exp|stable|beta|free|instruct|chat|it|fp8))*"
 )
 
 
-def context_size(model: str, sizes: Mapping[str, int] | None = None) -> int:
+def context_size(model: str) -> int:
     """Return the tokens of the window of *model*, at least 1.
 
     Dates, revisions and the names of hosts make no difference: ``claude-sonnet-4-5-20250929``,
     ``openai/gpt-4o-2024-08-06``, ``us.anthropic.claude-sonnet-4-5-20250929-v1:0`` and ``models/gemini-2.5-pro`` are all
     found. A known name with any other suffix may be another model, and is not guessed at.
 
-    Args:
-        model: The name as it is sent to the provider.
-        sizes: Tokens by name; they take precedence over the table, with the same tolerance.
-
     Raises:
-        NotFoundError: *model* is neither in *sizes* nor in the table; the error names similar models.
-        ConfigError: A size in *sizes* is not a whole number above 0.
+        NotFoundError: *model*, as it is sent to the provider, is not in the table; the error names similar ones.
     """
-    own: Mapping[str, Any] = sizes or {}
-    for name, size in own.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ConfigError("sizes", f"{size!r} for {name!r} is not a whole number of tokens above 0")
-    return _find(model, {name: ModelLimits(size) for name, size in own.items()}).context_tokens
+    return _limits_of(model).context_tokens
 
 
 def max_output(model: str) -> int | None:
@@ -106,48 +82,17 @@ def max_output(model: str) -> int | None:
     Raises:
         NotFoundError: *model* is not in the table.
     """
-    return _find(model, {}).max_output_tokens
+    return _limits_of(model).max_output_tokens
 
 
-def _find(model: str, own: Mapping[str, ModelLimits]) -> ModelLimits:
-    names = list(_names(model))
-    if model in own:
-        return own[model]
-    for table in (_by_canonical_name(own), _known()):
-        for name in names:
-            # The longest name that *name* begins with, if only a variant follows.
-            for end in range(len(name), 0, -1):
-                if name[:end] in table and _VARIANT.fullmatch(name, end):
-                    return table[name[:end]]
-    spelled = {_canonical(known.lower()): known for known in [*own, *models()]}
-    near = difflib.get_close_matches(names[-1], spelled, n=_MOST_NEAR_MATCHES)
-    similar = f"similar are {', '.join(spelled[name] for name in near)}; " if near else ""
-    raise NotFoundError("model", model, f"{similar}pass its size in tokens, as its vendor documents it")
-
-
-def _names(model: str) -> Iterator[str]:
-    """Yield the canonical spelling of *model*, then of its name without each prefix of a host."""
+def _limits_of(model: str) -> ModelLimits:
     if not isinstance(model, str):
         raise ConfigError("model", f"must be a text, not {type(model).__name__}")
-    name = model.strip().lower()
-    yield _canonical(name)
-    for prefix in (_PATH, _PROVIDER, _BEDROCK):
-        shorter = prefix.sub("", name)
-        if shorter != name:
-            yield _canonical(shorter)
-            name = shorter
-
-
-def _canonical(name: str) -> str:
-    for spelling, ours in _SPELLINGS:
-        name = spelling.sub(ours, name)
-    return name
-
-
-def _by_canonical_name(limits: Mapping[str, ModelLimits]) -> dict[str, ModelLimits]:
-    return {_canonical(name.lower()): found for name, found in limits.items()}
-
-
-@functools.cache
-def _known() -> Mapping[str, ModelLimits]:
-    return _by_canonical_name(models())
+    name = _POINT.sub("-", _HOST.sub("", model.strip().lower()))
+    # The longest name that *name* begins with, if only a variant follows.
+    for end in range(len(name), 0, -1):
+        if name[:end] in models() and _VARIANT.fullmatch(name, end):
+            return models()[name[:end]]
+    near = difflib.get_close_matches(name, models())
+    similar = f"similar are {', '.join(near)}; " if near else ""
+    raise NotFoundError("model", model, f"{similar}pass its size in tokens, as its vendor documents it")

@@ -10,21 +10,16 @@ tiktoken (about 40 ms) is imported when the first text is counted.
 Source: ranks, pattern and special tokens are those of OpenAI's tiktoken, see ``data/LICENSE.tiktoken``.
 """
 
-import hashlib
-import os
 import struct
-import threading
 import zlib
+from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
-
-from buoyline.errors import CorruptError
 
 if TYPE_CHECKING:
     import tiktoken
 
 _RANK_FILE = "o200k_base.merges.zlib"
-_RANK_FILE_SHA256 = "ec515d26909804e778f04f46c0e49e565a5137ab89e9e2f8e6d950b79031ebd1"
 _SINGLE_BYTES = 256
 _PLANES = 3
 _SPECIAL_TOKENS = {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
@@ -46,52 +41,23 @@ _PIECE_PATTERN = "|".join(
 )
 
 
-_LOCK = threading.RLock()
-"""Held while tiktoken is imported and the vocabulary is built, and while the process is forked.
-
-Without it, a fork while another thread loads would leave the child with locks that nobody ever releases: this one, and
-the import system's own for each module that tiktoken imports. A child that counted then hung for good. So a fork waits
-until the loading has ended, 0.4 s at most, as it does for the locks of the standard library's `logging`.
-
-Re-entrant, so that a signal handler that forks while its own thread loads does not wait for itself.
-"""
-
-_loaded: "list[tiktoken.Encoding]" = []
-
-
+@cache
 def o200k_base() -> "tiktoken.Encoding":
-    """Return the o200k_base encoding, the same object every time.
+    """Return the o200k_base encoding, which threads may share.
 
     It equals ``tiktoken.get_encoding("o200k_base")``. The first call of the process takes about 0.3 s and 80 MB, most
-    of it inside tiktoken; threads that ask at the same time wait for one build. Later calls take no lock. Threads may
-    share the encoding, and a forked child has it from its parent.
-
-    Raises:
-        CorruptError: The rank file of the installed package is not the one that was released.
+    of it inside tiktoken; threads that ask at the same time may each build one.
     """
-    if _loaded:
-        return _loaded[0]
-    with _LOCK:
-        if not _loaded:  # no other thread has built it meanwhile
-            import tiktoken  # noqa: PLC0415 - loaded when the first text is counted
+    import tiktoken  # noqa: PLC0415 - loaded when the first text is counted
 
-            encoding = tiktoken.Encoding(
-                "o200k_base",
-                pat_str=_PIECE_PATTERN,
-                mergeable_ranks=_ranks(),
-                special_tokens=_SPECIAL_TOKENS,
-            )
-            _loaded.append(encoding)
-        return _loaded[0]
+    return tiktoken.Encoding(
+        "o200k_base", pat_str=_PIECE_PATTERN, mergeable_ranks=_ranks(), special_tokens=_SPECIAL_TOKENS
+    )
 
 
 def _ranks() -> dict[bytes, int]:
     """Return the rank of each token; ``scripts/pack_vocabulary.py`` describes the format."""
-    rank_file = resources.files("buoyline.tokens").joinpath("data", _RANK_FILE)
-    packed = rank_file.read_bytes()
-    if hashlib.sha256(packed).hexdigest() != _RANK_FILE_SHA256:
-        raise CorruptError(str(rank_file), "not the vocabulary that was released; reinstall buoyline")
-    data = zlib.decompress(packed)
+    data = zlib.decompress(resources.files("buoyline.tokens").joinpath("data", _RANK_FILE).read_bytes())
     tokens = [data[rank : rank + 1] for rank in range(_SINGLE_BYTES)]
     middle = (_SINGLE_BYTES + len(data)) // 2
     firsts, seconds = _join_planes(data[_SINGLE_BYTES:middle]), _join_planes(data[middle:])
@@ -107,7 +73,3 @@ def _join_planes(planes: bytes) -> tuple[int, ...]:
     for plane in range(_PLANES):
         words[plane::4] = planes[plane * count : (plane + 1) * count]
     return struct.unpack(f"<{count}I", words)
-
-
-# The child is the very thread that took the lock before the fork, so it may release it.
-os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)

@@ -1,25 +1,17 @@
-"""`ContextWindow`: the messages that the model sees on its next call, and the engine that keeps them within the window.
-
-It uses all packages below and decides when results are offloaded and messages are compacted. Files, the text of
-summaries and the forms of messages do not belong here.
-"""
+"""`ContextWindow`: the messages that the model sees on its next call, kept within the limit of its window."""
 
 import logging
 
-from buoyline.compression.summary import SummaryFellBack
 from buoyline.window.events import (
     ContextCompressed,
     ContextManaged,
     Event,
     HistoryForked,
-    MessagesArchived,
     OnEvent,
-    OverflowRecovered,
     ResultOffloaded,
-    WindowResumed,
 )
 from buoyline.window.follower import Followed
-from buoyline.window.settings import WindowOptions
+from buoyline.window.settings import WindowSettings
 from buoyline.window.window import ContextWindow
 
 # A library prints nothing on stderr by itself; a program that wants the log adds a handler.
@@ -32,11 +24,7 @@ __all__ = [
     "Event",
     "Followed",
     "HistoryForked",
-    "MessagesArchived",
     "OnEvent",
-    "OverflowRecovered",
     "ResultOffloaded",
-    "SummaryFellBack",
-    "WindowOptions",
-    "WindowResumed",
+    "WindowSettings",
 ]

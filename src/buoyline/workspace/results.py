@@ -1,301 +1,231 @@
-"""Whole tool results in files of their own, and the stubs that replace them in a context."""
+"""Whole tool results in files of their own.
+
+A result is in its file before the line of its message is written. So a file that no line names is a leftover of a
+writer that died, and gc removes it.
+"""
 
 import hashlib
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
-from buoyline.errors import CorruptError, NotFoundError
-from buoyline.messages import ToolResult
-from buoyline.messages.payloads import without_payload
-from buoyline.messages.times import now
-from buoyline.offloader.protocol import StoredResult
+from buoyline.errors import CorruptError
+from buoyline.messages import Json, Media, Opaque, Text, ToolResult, spell
+from buoyline.messages.model import ResultPart, join_texts
+from buoyline.offloader.protocol import StoredFile, StoredPart, StoredResult
+from buoyline.offloader.view import needs_view, view_blocks, view_of
+from buoyline.previews.source import BytesSource, Source, TextSource, decoded
 from buoyline.workspace import layout
-from buoyline.workspace.blobs import Blobs, copy_to_torn
-from buoyline.workspace.content import Measure, ResultContent, described, result_from, stored_parts
-from buoyline.workspace.journal import Record, text_digest
-from buoyline.workspace.journal_tail import JournalTail
-from buoyline.workspace.records import unknown_stubs
-from buoyline.workspace.redaction import Redaction
-from buoyline.workspace.result_names import ResultNames, names_for
-from buoyline.workspace.session import Session
-from buoyline.workspace.tree import Tree
+from buoyline.workspace.blobs import put_blob
+from buoyline.workspace.disk import Disk, StagedFile
+
+# A character takes up to three bytes more than in ASCII, so both make about a megabyte.
+_ASCII_SLICE_CHARS = 1 << 20
+_SLICE_CHARS = 1 << 18
+_CHUNK_BYTES = 1 << 18
 
 
-def store_payload(block: object, blobs: Blobs, *, redaction: Redaction, begin: Callable[[], None]) -> object:
-    """Store the payload of *block* alone, durably, and return the block that refers to it.
+@dataclass(slots=True)
+class Measure:
+    """Size, checksums and lines of a text in UTF-8, taken while it is written."""
 
-    *begin* is called before anything is written, and after every check that needs no file.
+    size_bytes: int = 0
+    crc: int = 0
+    newlines: int = 0
+    needs_view: bool = False
+    last: bytes = b"\n"
+    digest: Any = field(default_factory=hashlib.sha256)
 
-    Raises:
-        StorageError: The file system refused.
-    """
-    waiting: list[tuple[bytes, str]] = []
+    def add(self, chunk: bytes) -> None:
+        """Count *chunk*."""
+        self.size_bytes += len(chunk)
+        self.crc = zlib.crc32(chunk, self.crc)
+        self.newlines += chunk.count(b"\n")
+        self.digest.update(chunk)
+        self.last = chunk[-1:] or self.last
 
-    def put(payload: bytes, media_type: str) -> str:
-        redacted = redaction.payload(payload, media_type)
-        waiting.append((redacted, media_type))
-        return layout.reference_to(layout.blob_name(redacted, media_type))
+    @property
+    def lines(self) -> int:
+        """Return how many lines there are; a last line may lack its end."""
+        return self.newlines + (self.last != b"\n")
 
-    referring = without_payload(block, put)
-    begin()
-    with blobs.lease():
-        for payload, media_type in waiting:
-            blobs.put(payload, media_type)
-    return referring
-
-
-@dataclass(frozen=True, slots=True)
-class StagedResult:
-    """A streamed tool result whose content is durable in a file without a final name.
-
-    Attributes:
-        name: Of the file, relative to the workspace.
-        view_name: The file of its view, without a final name, too; empty if it needs none.
-    """
-
-    name: str
-    measure: Measure
-    view_name: str = ""
-    view_lines: int = 0
-    view_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _PendingResult:
-    """A tool result before its commit.
-
-    Attributes:
-        chunks: Yields the bytes of its file, as often as asked.
-        view: Lines and bytes of its view; None if it needs none.
-    """
-
-    call_id: str
-    tool: str
-    measure: Measure
-    parts: Sequence[Record]
-    chunks: Callable[[], Generator[bytes]]
-    view: tuple[int, int] | None
-    is_error: bool = False
-    partial: str = ""
-
-    def record(self, name: str) -> Record:
-        """Return its record in the journal."""
-        measure = self.measure
-        lines, view_bytes = self.view or (measure.lines, 0)
-        record: dict[str, Any] = {
-            "op": "result",
-            "call_id": self.call_id,
-            "path": name,
-            "bytes": measure.size_bytes,
-            "sha256": measure.sha256,
-            "lines": lines,
-            "parts": self.parts,
-            "time": now(),
-        }
-        if self.tool:
-            record["tool"] = self.tool
-        if self.is_error:
-            record["is_error"] = True
-        if self.view is not None:
-            record |= {"view": layout.view_name(name), "view_bytes": view_bytes}
-        if self.partial:
-            record["partial"] = self.partial
-        return record
+    def file(self, name: str) -> StoredFile:
+        """Return the facts of a file with this content."""
+        return StoredFile(name, self.size_bytes, f"{self.crc:08x}")
 
 
 class Results:
     """The tool results of a session."""
 
-    def __init__(self, session: Session, blobs: Blobs) -> None:
-        """Store into *session*, and media into *blobs*."""
-        self._session = session
-        self._blobs = blobs
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        *,
+        prepare: Callable[[], None],
+        shown: Callable[[str], str],
+        lock_timeout_s: float = 30.0,
+    ) -> None:
+        """Store in *directory* of *disk*.
+
+        Args:
+            disk: Where the workspace is.
+            directory: The session's.
+            prepare: Creates it durably before the first file.
+            shown: Returns the path of a name as the agent knows it.
+            lock_timeout_s: How long to wait for another writer of the session.
+        """
+        self._lock_timeout_s = lock_timeout_s
+        self._disk, self._directory, self._prepare, self._shown = disk, directory, prepare, shown
 
     def store(self, result: ToolResult) -> StoredResult:
-        """Store *result* durably: its media in ``data/``, then its text and JSON in a file of its own.
+        """Store *result* durably: its media in ``data/``, its text and JSON, byte for byte, in a file of its own.
 
-        The same id with the same content is the same file. With other content it is another file, since ids repeat in
-        real sessions.
-
-        Raises:
-            CorruptError: The file with the name of this content holds other content.
-            StorageError: The file system refused; no file has its final name.
-        """
-        content = ResultContent(result)
-        measure = content.measure()
-        with ExitStack() as lease:
-            if len(measure.blocks) < len(result.parts):
-                lease.enter_context(self._blobs.lease())
-            parts = described(result, measure, self._blobs.put)
-            view = content.view()
-            counts = None if view is None else (view.count(b"\n"), len(view))
-            pending = _PendingResult(
-                result.call_id, result.name, measure, parts, content.chunks, counts, is_error=result.is_error
-            )
-
-            def write(held: Tree, name: str, *, is_there: bool) -> None:
-                if is_there:
-                    # Its writer may have been killed before the name was durable.
-                    held.sync_directory(self._session.directory)
-                else:
-                    self._publish(held, name, pending)
-                if view is not None:
-                    self._publish_view(held, layout.view_name(name), view)
-
-            return self._commit(pending, write)
-
-    def load(self, name: str) -> ToolResult:
-        """Return the result in file *name*, equal to the stored one, with the bytes of its media.
+        The same id with the same content is the same file; with other content it is another file, since ids repeat in
+        real sessions. Lone surrogates are written in their three-byte form.
 
         Raises:
-            NotFoundError: There is no such session, or no such result in it.
-            CorruptError: One of its files does not hold the stored bytes.
-            StorageError: One of its files is missing.
+            CorruptError: Damaged files have both names that the content may have.
+            StorageError: The file system refused.
         """
-        record = self._session.index().find_result(name)
-        if record is None:
-            raise NotFoundError("tool result", name, "nothing was stored under it in this session")
-        text = self._session.tree.read(self._session.name(name))
-        if hashlib.sha256(text).hexdigest() != record["sha256"]:
-            raise CorruptError(self._session.path(name), "is not what the tool gave; restore it from a copy")
-        return result_from(record, text, self._blobs.get)
+        self._prepare()
+        texts = result.texts
+        measure, parts = Measure(), tuple(self._parts(result.parts, texts))
+        with self._disk.stage(self._directory) as staged:
+            for chunk in _encoded(texts):
+                measure.add(chunk)
+                staged.write(chunk)
+            name = self._place(result.call_id, measure, staged)
+        view = view_of(join_texts(list(texts))) if any(map(needs_view, texts)) else None
+        shown = None if view is None else self._put_view(name, (view.encode(),))
+        return self._described(name, measure, shown, parts)
 
-    def publish(self, call_id: str, staged: StagedResult, partial: str = "") -> StoredResult:
-        """Give a streamed tool result its final name, by the rules of `store`; durable on return.
+    def store_text(self, name: str, text: str) -> StoredFile:
+        """Store *text*, such as the arguments of a call, durably in file *name* of the session."""
+        self._prepare()
+        measure = Measure()
+        for chunk in _encoded((text,)):
+            measure.add(chunk)
+        self._disk.replace(f"{self._directory}/{name}", _encoded((text,)))
+        return measure.file(name)
 
-        The content is durable already, and its temporary file is gone on return. *partial* says why it is not whole.
+    @contextmanager
+    def stage(self) -> "Generator[StagedResult]":
+        """Begin a result that is written while it arrives; it is gone after the block unless it was published."""
+        self._prepare()
+        with self._disk.stage(self._directory) as file:
+            yield StagedResult(self, file)
 
-        Raises:
-            CorruptError: See `store`.
-            StorageError: See `store`.
-        """
-        measure, tree = staged.measure, self._session.tree
-        pending = _PendingResult(
-            call_id,
-            "",
-            measure,
-            [{"kind": "text", "offset": 0, "bytes": measure.size_bytes}],
-            lambda: tree.chunks(staged.name),
-            (staged.view_lines, staged.view_bytes) if staged.view_name else None,
-            partial=partial,
-        )
+    def source(self, stored: StoredResult) -> Source:
+        """Return the text that the lines of *stored* refer to: its view if there is one. Reading it blocks."""
+        return self._source(layout.view_name(stored.name) if stored.view else stored.name)
 
-        def write(held: Tree, name: str, *, is_there: bool) -> None:
-            if not held.publish_staged(staged.name, self._session.name(name)) and not is_there:
-                raise self._is_another(name)
-            if staged.view_name:
-                self._publish_staged_view(held, layout.view_name(name), staged.view_name)
+    def publish(self, call_id: str, measure: Measure, file: StagedFile, partial: str = "") -> StoredResult:
+        """Give a staged result its name, by the rules of `store`; *partial* says why it is not whole."""
+        name = self._place(call_id, measure, file)
+        blocks = (block.encode() for block in view_blocks(self._source(name)))
+        shown = self._put_view(name, blocks) if measure.needs_view else None
+        return self._described(name, measure, shown, (StoredPart("text", measure.size_bytes),), partial)
 
-        return replace(self._commit(pending, write), partial=partial)
+    def _source(self, name: str) -> Source:
+        path = f"{self._directory}/{name}"
+        status = self._disk.status(path)
+        return BytesSource(lambda: self._disk.chunks(path), status.size if status else 0)
 
-    def _commit(self, pending: _PendingResult, write: Callable[..., None]) -> StoredResult:
-        """Store *pending* under its name, and record it unless its record exists; durable on return.
+    def _place(self, call_id: str, measure: Measure, staged: StagedFile) -> str:
+        """Publish the content under the name of the id, or with its hash if other content has that; return the name."""
+        path = ""
+        # Two writers may store other results of one id at once.
+        with self._disk.locked(f"{self._directory}/{layout.CONTEXT}", self._lock_timeout_s):
+            for variant in ("", measure.digest.hexdigest()):
+                name = layout.result_name(call_id, variant)
+                path = f"{self._directory}/{name}"
+                if staged.publish_as(path):
+                    return name
+                if self._is_same(path, staged):
+                    self._disk.freshen(path)
+                    return name
+        raise CorruptError(self._disk.path(path), "is not the tool result that belongs there; move it away")
 
-        *write* gives the content its name, if no such file *is_there*, in the tree that it gets, which holds the
-        session's directory.
-        """
-        with self._session.writing() as (tail, appender):
-            name, is_there = self._place(appender.tree, tail, pending)
-            known = tail.find_result(name)
-            record = known or pending.record(name)
-            write(appender.tree, name, is_there=is_there)
-            if known is None:
-                appender.note(record)
-            else:
-                appender.sync_earlier()
-            return self._described(record)
+    def _put_view(self, name: str, blocks: Iterable[bytes]) -> Measure:
+        """Write the view of a result. A wrong one is replaced: all that it shows is in the result."""
+        measure, path = Measure(), f"{self._directory}/{layout.view_name(name)}"
+        with self._disk.stage(self._directory) as staged:
+            for block in blocks:
+                measure.add(block)
+                staged.write(block)
+            if not staged.publish_as(path) and not self._is_same(path, staged):
+                staged.replace(path)
+        return measure
 
-    def record_stub(self, stub: str, name: str) -> None:
-        """Record that the text *stub* replaces the result in file *name*.
+    def _is_same(self, path: str, staged: StagedFile) -> bool:
+        with self._disk.opened(path) as file:
+            if file.size != staged.size:
+                return False
+            steps = range(0, file.size, _CHUNK_BYTES)
+            return all(file.read(at, _CHUNK_BYTES) == staged.read(at, _CHUNK_BYTES) for at in steps)
 
-        The record becomes durable with the next commit; no archived message can hold the stub before that.
-        """
-        with self._session.writing() as (tail, appender):
-            for record in unknown_stubs(tail, [(stub, name)]):
-                appender.note(record, durable=False)
+    def _parts(self, parts: Sequence[ResultPart], texts: Sequence[str]) -> Iterator[StoredPart]:
+        offset, left = 0, iter(texts)
+        for part in parts:
+            match part:
+                case Text() | Json():
+                    text = next(left)
+                    size_bytes = TextSource(text).size_bytes
+                    yield StoredPart("text" if isinstance(part, Text) else "json", size_bytes, offset)
+                    offset += size_bytes + (not text.endswith("\n"))
+                case Media() if (content := part.content()) is not None:
+                    yield self._blob(part.kind, content, part.media_type, part.name)
+                case Media() | Opaque():
+                    spelled = part.json if isinstance(part, Opaque) else spell({"url": part.source, "name": part.name})
+                    content = spelled.encode("utf-8", "surrogatepass")
+                    yield self._blob("opaque", content, "application/json", part.kind)
 
-    def behind_all(self, texts: Sequence[str]) -> dict[str, StoredResult]:
-        """Return the results behind those of *texts* that are recorded stubs."""
-        index, found = self._session.index(), dict[str, StoredResult]()
-        for text in texts:
-            stub = index.find_stub(text_digest(text))
-            record = None if stub is None else index.find_result(stub["path"])
-            if record is not None:
-                found[text] = self._described(record)
-        return found
+    def _blob(self, kind: str, content: bytes, media_type: str, name: str) -> StoredPart:
+        path = layout.blob_behind(put_blob(self._disk, content, media_type)) or ""
+        return StoredPart(kind, len(content), 0, media_type, path, self._shown(path), name)
 
-    def _described(self, record: Record) -> StoredResult:
-        path, view = self._session.reference, record.get("view")
-        return StoredResult(
-            reference=path(record["path"]),
-            name=record["path"],
-            view=path(view) if view else "",
-            lines=record["lines"],
-            parts=stored_parts(record, self._session.files.reference),
-            partial=record.get("partial", ""),
-        )
-
-    def _place(self, tree: Tree, tail: JournalTail, pending: _PendingResult) -> tuple[str, bool]:
-        """Return the name for *pending*, and whether its file exists already.
-
-        An existing file is compared with the content chunk by chunk, and not written again.
-        """
-        session, name = self._session, ""
-        if tail.names is None:
-            tail.names = ResultNames(tree.names(session.directory))
-        measure, parts = pending.measure, pending.parts
-        for name in names_for(tail, tail.names, pending.call_id, pending.tool, measure=measure, parts=parts):
-            if not tree.exists(session.name(name)):
-                return name, False
-            if not tail.names.is_held(name):
-                # Its writer was killed before the record, or the file system finds another file under the name.
-                tail.names = None
-                return self._place(tree, tail, pending)
-            if self._holds(tree, name, pending):
-                return name, True
-            record = tail.find_result(name)
-            if record is not None and record["call_id"] == pending.call_id and record["sha256"] == measure.sha256:
-                # It is damaged, and *pending* has the right bytes.
-                copy_to_torn(tree, session.name(name))
-                tree.remove(session.name(name))
-                return name, False
-        raise self._is_another(name)
-
-    def _holds(self, tree: Tree, name: str, pending: _PendingResult) -> bool:
-        with tree.open(self._session.name(name)) as handle, closing(pending.chunks()) as chunks:
-            offset = 0
-            for chunk in chunks:
-                if handle.read(offset, len(chunk)) != chunk:
-                    return False
-                offset += len(chunk)
-            return handle.size() == offset
-
-    def _publish(self, tree: Tree, name: str, pending: _PendingResult) -> None:
-        with closing(pending.chunks()) as chunks:
-            is_ours = tree.publish(self._session.name(name), chunks)
-        if not is_ours and not self._holds(tree, name, pending):
-            raise self._is_another(name)
-
-    def _publish_view(self, tree: Tree, name: str, view: bytes) -> None:
-        path = self._session.name(name)
-        # A wrong view is replaced: everything that it shows is in the result.
-        if not tree.publish(path, (view,)) and tree.read(path) != view:
-            tree.replace(path, (view,))
-
-    def _publish_staged_view(self, tree: Tree, name: str, staged: str) -> None:
-        path = self._session.name(name)
-        if tree.exists(path) and not _are_same(tree, path, staged):
-            tree.replace(path, tree.chunks(staged))
-        tree.publish_staged(staged, path)
-
-    def _is_another(self, name: str) -> CorruptError:
-        return CorruptError(self._session.path(name), "is not the tool result that belongs there; move it away")
+    def _described(
+        self, name: str, measure: Measure, view: Measure | None, parts: tuple[StoredPart, ...], partial: str = ""
+    ) -> StoredResult:
+        path = self._shown(f"{self._directory}/{name}")
+        files = [measure.file(name)]
+        shown = ""
+        if view is not None:
+            files.append(view.file(layout.view_name(name)))
+            shown = self._shown(f"{self._directory}/{layout.view_name(name)}")
+        # The name of a payload is its checksum.
+        files += [StoredFile(part.path, part.size_bytes, "") for part in parts if part.path]
+        lines = measure.lines if view is None else view.lines
+        return StoredResult(path, name, shown, lines, parts, partial, tuple(files))
 
 
-def _are_same(tree: Tree, name: str, other: str) -> bool:
-    if tree.size(name) != tree.size(other):
-        return False
-    with closing(tree.chunks(name)) as chunks, closing(tree.chunks(other)) as others:
-        return all(chunk == expected for chunk, expected in zip(chunks, others, strict=False))
+class StagedResult:
+    """A result that is written while it arrives."""
+
+    def __init__(self, results: Results, file: StagedFile) -> None:
+        """Write to *file*."""
+        self._results, self._file, self._measure = results, file, Measure()
+
+    def append(self, block: bytes) -> None:
+        """Add a block: whole lines, or a part of a long one."""
+        self._file.write(block)
+        needs = self._measure.needs_view or needs_view(decoded(block), is_beginning=not self._measure.size_bytes)
+        self._measure.needs_view = needs
+        self._measure.add(block)
+
+    def publish(self, call_id: str, partial: str = "") -> StoredResult:
+        """Store it as the result of a call; *partial* says why it is not whole."""
+        return self._results.publish(call_id, self._measure, self._file, partial)
+
+
+def _encoded(texts: Sequence[str]) -> Iterator[bytes]:
+    """Yield texts in UTF-8 in slices, each text on a new line; so a large text takes no second copy of itself."""
+    for number, text in enumerate(texts, 1):
+        slice_chars = _ASCII_SLICE_CHARS if text.isascii() else _SLICE_CHARS
+        for start in range(0, len(text), slice_chars):
+            yield text[start : start + slice_chars].encode("utf-8", "surrogatepass")
+        if number < len(texts) and not text.endswith("\n"):
+            yield b"\n"

@@ -1,218 +1,106 @@
-"""How often, and for how long, a summarizer is asked again."""
+"""Ask a model for a summary, and ask again if another request may help."""
 
 import asyncio
 import logging
-import re
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum, auto
-from types import MappingProxyType
-from typing import Final
+from dataclasses import replace
+from typing import Final, Literal, TypeAlias
 
-from buoyline.compression.summary import Draft
-from buoyline.errors import ConfigError, SummaryError
-from buoyline.tokens import TextCounter
-
-# Why there is no answer. The kind decides the remedy.
-
-
-class FailureKind(Enum):
-    """What went wrong, by the remedy."""
-
-    BUSY = auto()
-    """Too many requests, a server error, no connection or no answer in time: ask again later."""
-
-    OVERFLOW = auto()
-    """The request is too large for the model: ask again with less."""
-
-    REJECTED = auto()
-    """The server does not accept the form of the request: ask in a plainer form."""
-
-    HOPELESS = auto()
-    """No key, no such model or no credit: nothing helps."""
-
-    EMPTY = auto()
-    """The model said nothing."""
-
-    REFUSED = auto()
-    """The model, or a filter, would not answer."""
-
-    MALFORMED = auto()
-    """The answer does not follow the schema: show what is wrong and ask again."""
-
-    TRUNCATED = auto()
-    """The answer was cut off: ask for a shorter one."""
-
-    INFLATED = auto()
-    """The answer is longer than allowed, or longer than its source: ask for a shorter one."""
-
-
-class Failure(Exception):  # noqa: N818 - never leaves this package: `SummaryError` says it to callers
-    """There is no usable answer."""
-
-    def __init__(self, kind: FailureKind, reason: str, retry_after_s: float | None = None) -> None:
-        """Keep the kind, the reason in words, and the seconds that the provider asked to wait, if it did."""
-        super().__init__(kind, reason, retry_after_s)
-        self.kind = kind
-        self.reason = reason
-        self.retry_after_s = retry_after_s
-
-    def __str__(self) -> str:
-        """Return the reason."""
-        return self.reason
-
-
-_REPAIRS: Final[Mapping[FailureKind, int]] = MappingProxyType(
-    {
-        FailureKind.EMPTY: 1,
-        FailureKind.REFUSED: 1,
-        FailureKind.MALFORMED: 1,
-        FailureKind.TRUNCATED: 1,
-        FailureKind.INFLATED: 1,
-        FailureKind.REJECTED: 1,
-        FailureKind.HOPELESS: 0,
-    }
-)
-"""How many repeated requests each kind is worth; for busy and overflow only the attempts count."""
-
-
-OVERFLOW_SHRINK: Final = 0.6
-"""Size of the next request as a share of one that was too large."""
-
-SHORTER: Final = 0.7
-"""Share of the allowed tokens that is asked for after an answer that was too long."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Retries:
-    """Bounds for asking again.
-
-    Attributes:
-        max_attempts: Requests in all, the first one included; at least 1.
-        timeout_s: Of one request; above 0.
-        first_wait_s: Before the second request to a busy provider; doubled each time.
-        max_wait_s: Longest wait. If a provider asks for more, the summarizer gives up.
-
-    Raises:
-        ConfigError: A value cannot work.
-    """
-
-    max_attempts: int = 4
-    timeout_s: float = 120.0
-    first_wait_s: float = 1.0
-    max_wait_s: float = 30.0
-
-    def __post_init__(self) -> None:
-        """Check every value."""
-        for name in ("max_attempts", "timeout_s", "first_wait_s", "max_wait_s"):
-            value: object = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise ConfigError(name, f"{value!r} is no number")
-        if not self.max_attempts >= 1:
-            raise ConfigError("max_attempts", f"{self.max_attempts!r} is below 1")
-        if not self.timeout_s > 0:
-            raise ConfigError("timeout_s", f"{self.timeout_s!r} is not above 0")
-        for name, seconds in (("first_wait_s", self.first_wait_s), ("max_wait_s", self.max_wait_s)):
-            if not seconds >= 0:
-                raise ConfigError(name, f"{seconds!r} is below 0")
-
-
-@dataclass(slots=True)
-class Attempts:
-    """The requests made so far for one summary."""
-
-    bounds: Retries
-    made: int = 0
-    seen: Counter[FailureKind] = field(default_factory=Counter[FailureKind])
-
-    def wait_s(self, failure: Failure) -> float | None:
-        """Count *failure* and return the seconds to wait before the next request; None to give up."""
-        self.made += 1
-        self.seen[failure.kind] += 1
-        if self.made >= self.bounds.max_attempts or self.seen[failure.kind] > _REPAIRS.get(failure.kind, self.made):
-            return None
-        if failure.retry_after_s is not None:
-            return failure.retry_after_s if failure.retry_after_s <= self.bounds.max_wait_s else None
-        if failure.kind is not FailureKind.BUSY:
-            return 0.0
-        return min(self.bounds.first_wait_s * 2.0 ** (self.seen[FailureKind.BUSY] - 1), self.bounds.max_wait_s)
-
-
-# Repeated requests, for every summarizer that makes requests.
-
+from buoyline.compression.summarizers.answers import fields_in, shortened
+from buoyline.compression.summarizers.prompt import Prompt, prompt_for
+from buoyline.compression.summary import Draft, SummaryRequest
+from buoyline.errors import SummaryError
 
 logger = logging.getLogger(__name__)
 
+_FIRST_WAIT_S: Final = 1.0
+_SMALLER: Final = 0.6
+"""Size of the next request as a share of one that was too large."""
 
-async def repeated(ask_once: Callable[[], Awaitable[Draft]], *, name: str, retries: Retries) -> Draft:
-    """Ask until there is a draft, as often as another request may help and *retries* allow.
+_INFLATED_TOKENS: Final = 1_000
+"""A summary of at most so many tokens may be longer than what it replaces."""
 
-    The kind of a `Failure` that *ask_once* raises says if and when to ask again. *name* is the summarizer's.
+Kind: TypeAlias = Literal["busy", "too large", "unusable", "hopeless"]
+
+
+class Failure(Exception):  # noqa: N818 - never leaves this package: `SummaryError` says it to callers
+    """There is no usable answer; the kind says what may help. *fields* are those of one that is only too long."""
+
+    def __init__(self, kind: Kind, reason: str, fields: Mapping[str, str] | None = None) -> None:
+        """Keep the kind, the reason and the fields."""
+        super().__init__(reason)
+        self.kind, self.fields = kind, fields
+
+
+async def asked(
+    send: Callable[[Prompt], Awaitable[str]],
+    request: SummaryRequest,
+    *,
+    name: str,
+    max_tokens: int,
+    timeout_s: float,
+    max_attempts: int,
+) -> Draft:
+    """Return the model's summary.
+
+    A busy provider is asked again later, one that finds the request too large with less, and once more if the answer
+    cannot be used: it lacks a field, is longer than allowed, or longer than what it replaces. One that is only longer
+    than allowed is cut then.
+
+    Args:
+        send: Sends one request; raises `Failure`, or `TimeoutError`.
+        request: What is asked.
+        name: Of the model.
+        max_tokens: Of a request.
+        timeout_s: Of one request.
+        max_attempts: Requests in all.
 
     Raises:
-        SummaryError: There was no draft within the bounds; it says why, and how many requests were made.
+        SummaryError: There was no usable answer; it says why.
     """
-    attempts = Attempts(retries)
+    source_tokens = await asyncio.to_thread(lambda: request.source_tokens)
+    wait_s, remark, attempt = _FIRST_WAIT_S, "", 0
     while True:
+        attempt += 1
+        prompt = await asyncio.to_thread(  # counts the whole transcript
+            prompt_for, request, max_tokens=max_tokens, answer_tokens=request.max_tokens, spell_schema=True
+        )
+        prompt = replace(prompt, user="\n\n".join(filter(None, (prompt.user, remark))))
         try:
-            return await ask_once()
+            return Draft(name, _usable(await _sent(send, prompt, timeout_s), request, source_tokens))
         except Failure as failure:
-            wait_s = attempts.wait_s(failure)
-            if wait_s is None:
-                times = "once" if attempts.made == 1 else f"{attempts.made} times"
-                raise SummaryError(name, f"{failure}; asked {times}") from failure
-            logger.info("summary by %s: %s; asked again in %.1f s", name, failure, wait_s)
-            await asyncio.sleep(wait_s)
+            logger.info("summary by %s: %s", name, failure)
+            is_repeated = failure.kind == "unusable" and bool(remark)
+            if is_repeated and failure.fields is not None:
+                return Draft(name, shortened(failure.fields, request.max_tokens, request.counter))
+            if is_repeated or failure.kind == "hopeless" or attempt >= max_attempts:
+                raise SummaryError(name, f"{failure}; asked {attempt} times") from failure
+            if failure.kind == "too large":
+                sent = request.counter.count(prompt.system) + request.counter.count(prompt.user)
+                max_tokens = int(min(max_tokens, sent) * _SMALLER)
+            elif failure.kind == "unusable":
+                remark = f"Your last answer cannot be used: {failure}. Write the whole summary again, in its form."
+            else:
+                await asyncio.sleep(wait_s)
+                wait_s *= 2
 
 
-# Cut fields to their tokens by whole lines and sentences, from the end.
-#
-# For a model that was asked twice and still writes too much: it writes first what it holds most needed.
+async def _sent(send: Callable[[Prompt], Awaitable[str]], prompt: Prompt, timeout_s: float) -> str:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await send(prompt)
+    except TimeoutError as error:
+        raise Failure("busy", f"no answer within {timeout_s:g} s") from error
 
 
-_SENTENCE_END = re.compile(r"(?<=[.!?\])])\s+|(?<=[\u3002\uff01\uff1f])")
-_SHRINK = 0.9
-_MAX_TRIES = 30
-
-
-def total(fields: Mapping[str, str], counter: TextCounter) -> int:
-    """Count the tokens of all fields, one below the other."""
-    return counter.count("\n".join(fields.values()))
-
-
-def shortened(fields: Mapping[str, str], max_tokens: int, counter: TextCounter) -> dict[str, str]:
-    """Return *fields* within *max_tokens* together; the longest are cut first.
-
-    Each keeps its beginning, up to the end of a sentence if one is near.
-    """
-    found = dict(fields)
-    room: float = max_tokens
-    for _ in range(_MAX_TRIES):
-        if total(found, counter) <= max_tokens:
-            return found
-        cap = _cap([counter.count(text) for text in fields.values()], room)
-        found = {name: _cut(text, cap, counter) for name, text in fields.items()}
-        room *= _SHRINK
-    return dict.fromkeys(fields, "") if total(found, counter) > max_tokens else found
-
-
-def _cap(counts: list[int], room: float) -> int:
-    """Return the largest limit of one field with which all fit *room*."""
-    waiting = sorted(counts)
-    for position, count in enumerate(waiting):
-        share = room / (len(waiting) - position)
-        if count > share:
-            return max(int(share), 0)
-        room -= count
-    return max(counts, default=0)
-
-
-def _cut(text: str, max_tokens: int, counter: TextCounter) -> str:
-    if not counter.exceeds(text, max_tokens):
-        return text
-    head = counter.head(text, max_tokens)
-    ends = [match.start() for match in _SENTENCE_END.finditer(head)]
-    ends += [position for position, char in enumerate(head) if char == "\n"]
-    end = max(ends, default=0)
-    return head[:end].rstrip() if end * 2 > len(head) else head[: max(head.rfind(" "), 0)].rstrip() or head.rstrip()
+def _usable(answer: str, request: SummaryRequest, source_tokens: int) -> Mapping[str, str]:
+    """Return the fields of an answer; raises `Failure` if it cannot be used."""
+    fields = fields_in(answer, request.fields)
+    tokens = sum(map(request.counter.count, fields.values()))
+    if missing := [field for field in request.fields if field not in fields]:
+        raise Failure("unusable", f"it lacks {', '.join(missing)}")
+    if tokens > max(source_tokens, _INFLATED_TOKENS):
+        raise Failure("unusable", f"it takes {tokens:,} tokens, what it replaces only {source_tokens:,}")
+    if tokens > request.max_tokens:
+        raise Failure("unusable", f"it takes {tokens:,} tokens, {request.max_tokens:,} are allowed", fields)
+    return fields

@@ -24,7 +24,7 @@ def pieces(context: Sequence[Msg]) -> Iterator[Msg]:
     """Yield *context* in pieces. A piece of a reply is a copy without its usage, which grows with each model call."""
     for message in context:
         if message.role != "assistant":
-            yield message
+            yield message.model_copy(update={"content": [*message.content]})
             continue
         alone = [block.type in _ALONE for block in message.content]
         cuts = [0, *(at for at in range(1, len(alone)) if alone[at] or alone[at - 1]), len(alone)]
@@ -58,23 +58,31 @@ def listed(state: AgentState) -> list[Msg]:
     return [*state.context[:begin], *head, *pieces(state.context[begin:])]
 
 
-def take_over(state: AgentState, followed: Sequence[Msg], shown: Sequence[Msg], summary: str) -> bool:
+def take_over(state: AgentState, followed: Sequence[Msg], shown: Sequence[Msg]) -> bool:
     """Put what a window shows in place of the list that it *followed*, and return whether that changed *state*.
 
-    What was added meanwhile stays behind it. *summary* is the window's, or empty.
+    What was added meanwhile stays behind it. What the window has written in front of the messages is the summary.
     """
+    if len(shown) == len(followed) and all(a.content == b.content for a, b in zip(shown, followed, strict=True)):
+        return False
     now, mine = listed(state), {key_of(piece): piece for piece in followed}
     if [key_of(piece) for piece in now[: len(followed)]] != [key_of(piece) for piece in followed]:
         return False  # somebody has changed the context meanwhile; the next call finds out
-    heads = {dialect_named(DIALECT).user_message(text).id: text for text in (said(state.summary), summary)}
-    text = "".join(heads[piece.id] for piece in shown if piece.id in heads)
-    parts = [_newest(piece, mine.get(key_of(piece))) for piece in shown if piece.id not in heads]
+    first = next((at for at, message in enumerate(shown) if message.role != "system"), len(shown))
+    text = _written(shown[first]) if first < len(shown) else ""
+    parts = [_newest(one, mine.get(key_of(one))) for one in (*shown[:first], *shown[first + bool(text) :])]
     context = [*joined([*parts, *now[len(followed) :]], state.context)]
     if text == said(state.summary) and _are_same(context, [message for message in state.context if message.content]):
         return False
     state.summary = text
     state.context[:] = context
     return True
+
+
+def _written(message: Msg) -> str:
+    """Return the text of a message that a window has written, or `listed` for the summary; else nothing."""
+    text = message.get_text_content() or ""
+    return text if message.id == dialect_named(DIALECT).user_message(text).id else ""
 
 
 def _newest(shown: Msg, mine: Msg | None) -> Msg:

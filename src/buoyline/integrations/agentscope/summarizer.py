@@ -10,8 +10,8 @@ from agentscope.message import Msg, TextBlock
 from agentscope.model import ChatModelBase, FinishedReason
 
 from buoyline.compression import SummaryRequest
-from buoyline.compression.summarizers.callables import CallableSummarizer
-from buoyline.compression.summarizers.prompts import prompt_for, schema_of
+from buoyline.compression.summarizers.function import CallableSummarizer
+from buoyline.compression.summarizers.prompt import prompt_for, schema_of
 
 _REQUEST_SHARE: Final = 0.8
 """Of the window, for the request: AgentScope keeps a tenth for the answer, but a model that thinks needs more."""
@@ -24,11 +24,9 @@ class AgentModelSummarizer(CallableSummarizer):
     output, for which AgentScope tries several ways of its own, and if it gives none, for JSON in plain text.
     """
 
-    def __init__(
-        self, model: ChatModelBase, *, first_wait_s: float = 1.0, failures: tuple[type[Exception], ...] = (Exception,)
-    ) -> None:
-        """Ask *model*; see `CallableSummarizer` for the other arguments."""
-        super().__init__(partial(_written, model), name=model.model, first_wait_s=first_wait_s, failures=failures)
+    def __init__(self, model: ChatModelBase, *, failures: tuple[type[Exception], ...] = (Exception,)) -> None:
+        """Ask *model*; for *failures* see `CallableSummarizer`."""
+        super().__init__(partial(_written, model), name=model.model, failures=failures)
 
 
 async def _written(model: Any, request: SummaryRequest) -> Any:

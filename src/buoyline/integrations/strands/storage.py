@@ -9,26 +9,30 @@ import json
 import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from strands.sandbox.not_a_sandbox_local_environment import NotASandboxLocalEnvironment
 from strands.vended_plugins.context_offloader import InMemoryStorage as TheirInMemoryStorage
 
-from buoyline.errors import ConfigError, NotFoundError, StorageError
-from buoyline.messages import Media, Text, ToolResult
-from buoyline.messages.model import ResultPart
-from buoyline.offloader import StoredResult
-from buoyline.workspace import LocalWorkspace, MemoryWorkspace, layout
-from buoyline.workspace.stored_session import StoredSession
+from buoyline.errors import ConfigError, CorruptError, NotFoundError, StorageError
+from buoyline.messages import Text, ToolResult
+from buoyline.offloader.protocol import StoredFile
+from buoyline.window.records import stub_key
+from buoyline.workspace import LocalWorkspace, Workspace, layout
+from buoyline.workspace.blobs import get_blob
+from buoyline.workspace.session import Session
 
 if TYPE_CHECKING:
     from strands.sandbox.base import Sandbox
     from strands.types.content import Message
 
 StrPath: TypeAlias = str | os.PathLike[str]
-Workspace: TypeAlias = LocalWorkspace | MemoryWorkspace
+
+_T = TypeVar("_T")
 
 _TEXT: Final = "text/plain"
 _LIST: Final = "[Stored references:]"
@@ -39,15 +43,13 @@ class _Place(NamedTuple):
 
     Attributes:
         path: Its file, relative to the workdir.
-        session_id: The session that has stored it.
-        file: The file of its result, within the session.
-        part: Its number within the result; None for all texts of it.
+        session: The session that has stored it, as it was read.
+        record: What the session says of it.
     """
 
     path: str
-    session_id: str
-    file: str
-    part: int | None
+    session: Session
+    record: Mapping[str, Any]
 
 
 class WorkspaceStorage:
@@ -80,7 +82,7 @@ class WorkspaceStorage:
             raise ConfigError("storage", f"{type(workspace).__name__} is neither a workspace, a path nor a storage")
         self.workspace = workspace
         self.session_id = "strands" if session_id is None else session_id
-        layout.session_directories(self.session_id)
+        layout.session_directory(self.session_id)
         self._is_named = session_id is not None
         self._messages: Sequence[Message] = ()
 
@@ -100,10 +102,9 @@ class WorkspaceStorage:
         Raises:
             BuoylineError: The workspace refused; nothing was changed.
         """
-        part = _part_of(content, content_type)
-        stored = await self.workspace.store_result(self.session_id, ToolResult(key, "", (part,)))
-        name = stored.parts[0].path or stored.reference.removeprefix(f"{self.workspace.roots[0]}/")
-        return f"{self._root}/{name}" if self._root else self.workspace.files.reference(name)
+        store = partial(_stored, key=key, content=content, content_type=content_type)
+        name = await self._in_session(store)
+        return f"{self._root or self.workspace.roots[0]}/{name}"
 
     async def retrieve(self, reference: str) -> tuple[bytes, str]:
         """Return the content behind *reference* and its type.
@@ -116,22 +117,7 @@ class WorkspaceStorage:
             CorruptError: The file is not as it was stored.
             StorageError: The file cannot be read.
         """
-        places = await asyncio.to_thread(self._places_of, reference, everywhere=not self._is_named)
-        if not places:
-            places = await self._listed_places(reference)
-        if len({place.path for place in places}) != 1:
-            raise KeyError(f"Reference not found: {reference}")
-        _, session_id, file, part = places[-1]
-        try:
-            found = await self.workspace.load_result(session_id, StoredResult(reference, file))
-        except (NotFoundError, StorageError) as error:
-            if isinstance(error, StorageError) and error.errno != errno.ENOENT:
-                raise
-            raise KeyError(f"Reference not found: {reference}") from error
-        media = found.parts[part] if part is not None else None
-        if isinstance(media, Media):
-            return media.content() or b"", media.media_type
-        return found.text.encode("utf-8", "surrogatepass"), _TEXT
+        return await asyncio.to_thread(self._retrieved, reference)
 
     async def record_stub(self, stub: str) -> None:
         """Record that the text *stub* lists results of this session.
@@ -142,34 +128,57 @@ class WorkspaceStorage:
         Raises:
             BuoylineError: The workspace refused.
         """
-        for listed in re.findall(r"([^/\s]+) \(", stub.rpartition(_LIST)[2]):
-            for place in await asyncio.to_thread(self._places_of, listed):
-                await self.workspace.record_stub(self.session_id, stub, StoredResult(listed, place.file))
-                return
+        names = {self._name_of(listed) for listed in re.findall(r"\n  (.+) \(", stub.rpartition(_LIST)[2])}
 
-    async def _listed_places(self, reference: str) -> list[_Place]:
+        def note(session: Session) -> None:
+            found = [place.record for place in _places_in([session]) if place.path in names]
+            files = {file[0]: file for record in found for file in record["files"]}
+            for record in found[:1]:
+                noted = {"key": record["key"], "files": [*files.values()], "type": record["type"]}
+                session.note_result({**noted, "stub": stub_key(stub)})
+
+        await self._in_session(note)
+
+    async def _in_session(self, work: Callable[[Session], _T]) -> _T:
+        def run(session: Session) -> _T:
+            if not session.state.exists:
+                session.load()
+            return work(session)
+
+        return await self.workspace.in_session(self.session_id, run)
+
+    def _retrieved(self, reference: str) -> tuple[bytes, str]:
+        """Do the work of `retrieve`. Blocking."""
+        places = self._places_of(reference, everywhere=not self._is_named) or self._listed_places(reference)
+        if len({place.path for place in places}) != 1:
+            raise KeyError(f"Reference not found: {reference}")
+        try:
+            return _content(places[-1]), str(places[-1].record.get("type", _TEXT))
+        except StorageError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            raise KeyError(f"Reference not found: {reference}") from error
+
+    def _listed_places(self, reference: str) -> list[_Place]:
         """Return the places of *reference* in sessions that have recorded one of the agent's own tool results."""
         blocks = [block for message in self._messages for block in message["content"]]
         parts = [part for block in blocks if "toolResult" in block for part in block["toolResult"]["content"]]
-        texts = [text for part in parts if reference in (text := part.get("text", ""))]
-        places = await asyncio.to_thread(self._places_of, reference, everywhere=True) if texts else []
-        return [place for place in places if await self.workspace.load_stubs(place.session_id, texts)]
-
-    def _places_of(self, reference: str, *, everywhere: bool = False) -> list[_Place]:
-        """Return the places that *reference* names in this session, or *everywhere* in the workspace. Blocking."""
-        try:
-            sessions = self.workspace.sessions() if everywhere else [self.workspace.session(self.session_id)]
-        except NotFoundError:
-            return []
-        name = self._name_of(reference)
-        is_of_session = name.startswith(f"{layout.SESSIONS}/")
+        stubs = {stub_key(text) for part in parts if reference in (text := part.get("text", ""))}
+        places = self._places_of(reference, everywhere=True) if stubs else []
         return [
             place
-            for session in sessions
-            if not is_of_session or name.startswith(f"{session.directory}/")
-            for place in _places_in(session)
-            if name in {place.path, place.path.rpartition("/")[2]}
+            for place in places
+            if any(record.get("stub") in stubs for record in place.session.state.results.values())
         ]
+
+    def _places_of(self, reference: str, *, everywhere: bool) -> list[_Place]:
+        """Return the places that *reference* names in this session, or *everywhere* in the workspace."""
+        name = self._name_of(reference)
+        try:
+            sessions = self.workspace.sessions() if everywhere else [self.workspace.stored(self.session_id)]
+            return [place for place in _places_in(sessions) if name in {place.path, place.path.rpartition("/")[2]}]
+        except NotFoundError:
+            return []
 
     def _name_of(self, reference: str) -> str:
         """Return *reference* relative to the workdir; a bare name, and a path that leads elsewhere, as it is."""
@@ -180,22 +189,43 @@ class WorkspaceStorage:
         return reference
 
 
-def _places_in(session: StoredSession) -> Iterator[_Place]:
-    """Yield each file with content of a session, oldest first."""
-    for file, record in [*session.index().results.items()]:  # another thread may add one
-        yield _Place(f"{session.directory}/{file}", session.session_id, file, None)
-        for number, part in enumerate(record["parts"]):
-            if "path" in part:
-                yield _Place(part["path"], session.session_id, file, number)
+def _places_in(sessions: Iterable[Session]) -> Iterator[_Place]:
+    """Yield each file with content of *sessions*, oldest first."""
+    for session in sessions:
+        for name, record in session.state.results.items():
+            path = name if name.startswith(f"{layout.DATA}/") else f"{session.name}/{name}"
+            yield _Place(path, session, record)
 
 
-def _part_of(content: bytes, content_type: str) -> ResultPart:
-    """Return *content* as a part: plain text as text, all else as media of its type."""
+def _stored(session: Session, key: str, content: bytes, content_type: str) -> str:
+    """Store content, and return the name of its file relative to the workdir."""
     text = content.decode("utf-8", "replace")
     if content_type == _TEXT and text.encode() == content:
-        return Text(text)
-    kind = "image" if content_type.startswith("image/") else "document"
-    return Media(kind, content_type, len(content), payload=content)
+        stored = session.results.store(session.redaction.result(ToolResult(key, "", (Text(text),))))
+        name, files = f"{session.name}/{stored.name}", stored.files
+    else:
+        name = layout.blob_behind(session.put(content, content_type)) or ""
+        files = (StoredFile(name, len(content), ""),)
+    known = session.state.results.get(files[0].name)
+    if known is None or known.get("type") != content_type:
+        session.note_result({"key": key, "files": [[*file] for file in files], "type": content_type})
+    return name
+
+
+def _content(place: _Place) -> bytes:
+    """Return what was stored.
+
+    Raises:
+        CorruptError: The file was changed.
+        StorageError: It cannot be read.
+    """
+    disk, (_, size_bytes, crc) = place.session.disk, place.record["files"][0]
+    if not crc:
+        return get_blob(disk, layout.reference_to(place.path))
+    content = disk.read(place.path)
+    if (len(content), f"{zlib.crc32(content):08x}") != (size_bytes, crc):
+        raise CorruptError(disk.path(place.path), "is not what was stored; restore it from a copy")
+    return content
 
 
 _SIDECAR: Final = ".metadata.json"

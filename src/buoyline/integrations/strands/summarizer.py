@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from strands.event_loop.streaming import process_stream
 
 from buoyline.compression import CallableSummarizer, SummaryRequest
-from buoyline.compression.summarizers.prompts import prompt_for
+from buoyline.compression.summarizers.prompt import prompt_for
 
 if TYPE_CHECKING:
     from strands.models import Model
@@ -28,7 +28,7 @@ class StrandsModelSummarizer(CallableSummarizer):
 
     def __init__(self, model: "Model", *, timeout_s: float = 120.0) -> None:
         """Ask any *model* of Strands. Raises `ConfigError` if *timeout_s* cannot work."""
-        super().__init__(self._text, name=type(model).__name__, max_attempts=1, timeout_s=timeout_s)
+        super().__init__(self._text, name=type(model).__name__, timeout_s=timeout_s)
         self._model = model
 
     async def _text(self, request: SummaryRequest) -> str:

@@ -1,0 +1,81 @@
+"""The user's own words: what a harness puts around them is left out."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from buoyline.compression.text import sentences
+
+_MOST_CHARS = 200_000
+
+_OPENING = re.compile(r"<([a-z]+[-_][a-z_-]+|file|document|context)\b[^<>]{0,300}>")
+"""Begins a harness's block: its tags have two words (`environment_details`, `system-reminder`, `command-name`)."""
+
+_CLOSING = re.compile(r"</([a-z][a-z_-]*)>")
+_WRAPPER = re.compile(r"</?(?:task|feedback|user_message|user_query|answer|request|query)>")
+_PROGRAM = re.compile(r"\[[^\[\]]{1,100}\]|/[\w:-]{1,60}|<[^<>]{1,60}>.*>", re.DOTALL)
+_PROGRAM_BEGINS = ("Base directory for this skill", "This session is being continued", "Caveat: ")
+
+_FORBIDS = re.compile(
+    r"\b(?:never|must not|mustn't|should not|shouldn't|do not|don't|not allowed|forbidden|off limits|keep away"
+    r"|leave .{1,40} alone)\b"
+    r"|\b(?:nie|niemals|keinesfalls|auf keinen fall|nicht|keine?n?|verboten)\b"
+    r"|\b(?:jamais|interdit|ne \w+ pas|nunca|prohibido|proibido|no \w+[ae]s|não)\b"
+    r"|\b(?:не|нельзя|никогда)\b|不要|不能|不得|不可|禁止|切勿|别|ないで|するな|てはいけ|지 ?마|금지|안 ?됩",
+    re.IGNORECASE,
+)
+_QUOTED_LINE = re.compile(r"^>.*$", re.MULTILINE)
+_ASKS = re.compile(r"[?\uff1f][*_`\"')”」]{0,3}$")
+_LEADS = re.compile(r"[:\uff1a][*_`]{0,3}$")
+_LIST_LINE = re.compile(r"\s{0,20}(?:[-*+•]|\d{1,3}[.)])\s")
+_MOST_LISTED = 12
+_MOST_BAN_CHARS = 2_000
+
+
+def asks(sentence: str) -> bool:
+    """Return whether a sentence is a question."""
+    return _ASKS.search(sentence) is not None
+
+
+def leads(sentence: str) -> bool:
+    """Return whether a sentence only leads to what follows it."""
+    return _LEADS.search(sentence) is not None
+
+
+def own_words(text: str) -> str:
+    """Return a user's message without the blocks of a harness, and without the tags around the request itself."""
+    text = text[:_MOST_CHARS]
+    closings: dict[str, list[tuple[int, int]]] = {}
+    for match in _CLOSING.finditer(text):
+        closings.setdefault(match[1], []).append(match.span())
+    pieces, end = list[str](), 0
+    for match in _OPENING.finditer(text):
+        places = closings.get(match[1], [])
+        at = bisect_left(places, (match.end(), 0))
+        if match.start() >= end and at < len(places) and not _WRAPPER.fullmatch(match[0]):
+            pieces.append(text[end : match.start()])
+            end = places[at][1]
+    return _WRAPPER.sub(" ", " ".join([*pieces, text[end:]])).strip()
+
+
+def is_made(text: str) -> bool:
+    """Return whether a program wrote a message in the user's name: it is empty, or wholly in a tag or a bracket."""
+    return not text or _PROGRAM.fullmatch(text) is not None or text.startswith(_PROGRAM_BEGINS)
+
+
+def bans(text: str) -> Iterator[str]:
+    """Yield the sentences of a user's message that forbid something, with the list to which one leads."""
+    lines = _QUOTED_LINE.sub("", text).splitlines()
+    fenced = False
+    for at, line in enumerate(lines):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        for sentence in () if fenced else sentences(line):
+            if not _FORBIDS.search(sentence) or asks(sentence) or len(sentence) > _MOST_BAN_CHARS:
+                continue
+            listed = list[str]()
+            for item in lines[at + 1 : at + 1 + _MOST_LISTED] if leads(sentence) else ():
+                if not _LIST_LINE.match(item):
+                    break
+                listed += sentences(item)
+            yield " ".join([sentence, *listed])

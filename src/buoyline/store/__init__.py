@@ -1,1 +1,0 @@
-"""The workspace: one log of each session, its results, and the files beside them."""

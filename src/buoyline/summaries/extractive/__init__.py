@@ -1,1 +1,0 @@
-"""The summarizer without a model."""

@@ -1,1 +1,0 @@
-"""Summarizers that ask a model or a function."""

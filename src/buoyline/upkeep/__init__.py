@@ -1,1 +1,0 @@
-"""Upkeep of a workspace: verify, repair and gc."""

@@ -1,0 +1,160 @@
+"""Messages of a window as lines of its session's log, and back; and how they read in the transcript."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from buoyline.messages import Message, Text
+from buoyline.messages.dialect import Dialect
+from buoyline.messages.jsonl import is_object
+from buoyline.messages.payloads import take_out
+from buoyline.messages.registry import detect, dialect_named
+from buoyline.messages.times import now, time_of
+from buoyline.offloader import StoredResult
+from buoyline.offloader.protocol import StoredFile
+from buoyline.offloader.transcript import render
+from buoyline.tokens import TextCounter
+from buoyline.tokens.messages import count_message
+from buoyline.window.entries import OWN, Entry, content_key
+from buoyline.window.follower import Given, MessageKey
+from buoyline.workspace import layout
+from buoyline.workspace.session import Session
+from buoyline.workspace.state import Line, NewForm, NewLine, Stored
+
+
+class Records:
+    """Writes and reads the messages of one session. Blocking."""
+
+    def __init__(self, session: Session, counter: TextCounter, dialect: str | None) -> None:
+        """Use *session*; without a *dialect* that of each message is detected."""
+        self.session = session
+        self._counter, self._dialect = counter, dialect
+
+    def entry(self, native: Any, number: int, dialect: str | None = None, **facts: Any) -> Entry:
+        """Read and count a message.
+
+        Raises:
+            MessageError: It is none.
+        """
+        name = dialect or self._dialect
+        form = dialect_named(name) if name else detect(native)
+        view = form.view(native)
+        keys = facts.pop("keys", None) or (self.key(form, native, view),)
+        return Entry(number, native, form.name, view, count_message(view, self._counter), keys=keys, **facts)
+
+    def key(self, dialect: Dialect, native: Any, view: Message) -> str:
+        """Return the hash of what the workspace's redaction leaves of a message: a short secret is guessed."""
+        if self.session.redaction.is_active:
+            view = dialect.view(dialect.from_json(self.session.redaction.value(dialect.to_json(native))))
+        return content_key(view)
+
+    def line(self, entry: Entry, time: str | None, usage: Mapping[str, Any] | None) -> NewLine:
+        """Return the line of a new message."""
+        form = self.form(entry)
+        facts = form.keys, entry.pinned, form.refs, form.stored, usage, entry.ours
+        return NewLine(form.value, time or time_of(form.value) or now(), self._dialect or "", entry.id, *facts)
+
+    def form(self, entry: Entry) -> NewForm:
+        """Return the record of a message that has another form from now on."""
+        dialect, keys = dialect_named(entry.dialect), entry.keys
+        value, refs = take_out(dialect.to_json(entry.native), self.session.put)
+        if entry.stored:  # else it is as it came
+            keys = tuple(dict.fromkeys((*keys, self.key(dialect, entry.native, entry.message))))
+        return NewForm(entry.number, self.session.redaction.value(value), keys, refs, entry.stored)
+
+    def read(self, numbers: Iterable[int]) -> list[Entry]:
+        """Return messages of the log in their newest form."""
+        return [self._entry_of(line) for line in self.session.read(numbers)]
+
+    def _entry_of(self, line: Line) -> Entry:
+        dialect = dialect_named(dialect_of(line))
+        native = dialect.from_json(self.session.with_payloads(line))
+        facts = {"id": line.id, "keys": line.keys, "pinned": line.pinned, "ours": line.ours}
+        entry = self.entry(native, line.number, dialect.name, **facts)
+        return replace(entry, stored=_stored_in(entry.message, line.stored))
+
+    def given(self, messages: Sequence[Any], key: MessageKey | None, before: Sequence[Given]) -> list[Given]:
+        """Read a list; what is as it was in the list *before* is not read again.
+
+        Raises:
+            MessageError: One of them is no message.
+        """
+        made = list[Given]()
+        for at, native in enumerate(messages):
+            own, old = key(native) if key else "", before[at] if at < len(before) else None
+            if old is None or old.id != own or old.kept != native:
+                form = dialect_named(self._dialect) if self._dialect else detect(native)
+                view, kept = form.view(native), {**native} if is_object(native) else native
+                old = Given(native, kept, view, own, self.key(form, native, view))
+            made.append(old)
+        return made
+
+    # As they leave the context: what is on disk counts, so that no secret comes into a summary.
+
+    def left(self, numbers: Sequence[int]) -> tuple[list[Message], list[list[str]], dict[str, StoredResult]]:
+        """Return archived messages, their lines for the transcript, and the files behind the stubs in them."""
+        views, texts, files = list[Message](), list[list[str]](), dict[str, StoredResult]()
+        lines = self.session.read(numbers)
+        for line in lines:
+            dialect = dialect_named(dialect_of(line))
+            views.append(dialect.view(dialect.from_json(line.value)))
+            files |= self._stubs_in(views[-1], line.stored) | self._recorded_stubs_in(views[-1])
+        start = 0
+        for at in range(1, len(lines) + 1):  # numbers have gaps where a list was changed
+            if at == len(lines) or lines[at].number != lines[at - 1].number + 1:
+                times = [line.time for line in lines[start:at]]
+                texts += render(views[start:at], lines[start].number, times, lambda text: _place(files.get(text)))
+                start = at
+        return views, texts, files
+
+    def _stubs_in(self, view: Message, stored: Stored) -> dict[str, StoredResult]:
+        """Return the texts that stand for stored content; each names its file. Small texts beside a stub do not."""
+        found: dict[str, StoredResult] = {}
+        for number, files in _stored_in(view, stored).items():
+            parts, kept = view.parts if number == OWN else view.results[number].parts, self._kept(files)
+            found |= {part.text: kept for part in parts if isinstance(part, Text) and kept.name in part.text}
+        return found
+
+    def _recorded_stubs_in(self, view: Message) -> dict[str, StoredResult]:
+        """Return the texts of results that a record names as the stub of one file."""
+        found: dict[str, StoredResult] = {}
+        for text in [part.text for result in view.results for part in result.parts if isinstance(part, Text)]:
+            key = stub_key(text)
+            record = next((one for one in self.session.state.results.values() if one.get("stub") == key), None)
+            files = [StoredFile(*file) for file in record["files"]] if record else []
+            others = [file for file in files[1:] if not layout.is_view_name(file.name)]
+            if files and layout.is_result_name(files[0].name) and not others:
+                found[text] = self._kept(files)
+        return found
+
+    def _kept(self, files: Sequence[StoredFile]) -> StoredResult:
+        """Return what *files* hold: a result, its view, and others."""
+        name, shown = files[0].name, next((one.name for one in files[1:] if layout.is_view_name(one.name)), "")
+        chunks = self.session.disk.chunks(f"{self.session.name}/{shown or name}")
+        lines, path = sum(chunk.count(b"\n") for chunk in chunks), self.session.path_of
+        return StoredResult(path(name), name, shown and path(shown), lines)
+
+
+def _stored_in(view: Message, stored: Stored) -> Stored:
+    """Return the stored content that *view* still stands for: its owner may have changed it since."""
+    texts = {number: result.text for number, result in enumerate(view.results)}
+    return {
+        number: files for number, files in stored.items() if number == OWN or files[0].name in texts.get(number, "")
+    }
+
+
+def stub_key(text: str) -> str:
+    """Return what a ``result`` record keeps of the text that stands for its file."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def dialect_of(line: Line) -> str:
+    """Return the name of a line's dialect."""
+    return line.dialect or detect(line.value).name
+
+
+def _place(stored: StoredResult | None) -> str | None:
+    if stored is None:
+        return None
+    return f"[offloaded: {stored.lines:,} lines in {stored.view.rpartition('/')[2] or stored.name}]"
