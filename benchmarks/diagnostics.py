@@ -4,17 +4,11 @@ A diagnostic has a form in which tools report: a failed test, an exception, a me
 exit status, a frame of the user's own code. It is not quoted: it is no numbered line of a file reader, no line of a
 diff's hunk, no line of a program, and no sentence of a document. The previews that this measure judges share none of
 its code.
-
-    python benchmarks/diagnostics.py FILE...
-
-prints all diagnostics (R) and all lines that match `ERROR` (E), so that both can be checked by hand.
 """
 
-import argparse
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 ERROR = re.compile(r"\b(?:ERROR|FAIL|FAILED|FATAL|panic)\b|\b[Ee]rror:|\w(?:Error|Exception):|Traceback|--- FAIL")
 """Words of most errors, and of programs and documents that speak of errors."""
@@ -184,20 +178,3 @@ def is_report(line: str) -> bool:
     if not any(report.search(line) for report in _REPORTS):
         return False
     return _UNMISTAKABLE.search(line) is not None or not (_PROGRAM.search(line) or _PROSE.search(line))
-
-
-def main() -> None:
-    """Print the diagnostics of all files."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("file", type=Path, nargs="+", help="the output of a tool")
-    for file in parser.parse_args().file:
-        text = file.read_bytes().decode("utf-8", "replace")
-        reports = set(diagnostics(text))
-        for number, line in enumerate(text.split("\n"), 1):
-            marks = f"{'R' if line.strip() in reports else ' '}{'E' if ERROR.search(line) else ' '}"
-            if marks.strip() and len(line) < LONG_LINE:
-                print(f"{marks} {file.name}:{number}: {line}")
-
-
-if __name__ == "__main__":
-    main()

@@ -14,8 +14,6 @@ LongMemEval (``HAYSTACK.jsonl`` next to ``HAYSTACK.questions.json``) is replayed
 - ``answer``: the agent saw the newest of the lines that are labelled to have the answer. If no line is labelled so, it
   saw 80 % of those words of the answer that are in the labelled messages and not in the question (no message has an
   answer word for word).
-- ``anywhere``: the same for the one message of all that has most of these words, instead of the labelled ones, since
-  labels may be wrong.
 
 context-bench has one tool result for each file, as if an agent had read it. Its questions ask for sums and extremes
 over many people, so the evidence is a chain:
@@ -118,23 +116,17 @@ class Remembered:
         long = {word for word in words(self.answer) if len(word) >= LEAST_ANSWER_CHARS or word.isdigit()}
         return frozenset(long - set(words(self.text)))
 
-    @cached_property
-    def best(self) -> frozenset[int]:
-        """The message with most of the wanted words; the first of equals."""
-        held = [len(self.wanted & set(words(str(message["content"])))) for message in self.history.messages]
-        return frozenset([held.index(max(held))])
-
     def marks(self, seen: Seen) -> dict[str, bool]:
         """Return whether a line of the evidence was seen, with enough of the answer's words."""
         seen_of = {place.source for place, text in seen.items() if text.strip()}
-        is_seen = self.holds(seen, self.evidence) if self.answered_at is None else self.answered_at in seen_of
-        is_anywhere = self.holds(seen, self.best) if self.answered_at is None else is_seen
-        return {"evidence": bool(seen_of & self.evidence), "answer": is_seen, "anywhere": is_anywhere}
+        is_seen = self.holds(seen) if self.answered_at is None else self.answered_at in seen_of
+        return {"evidence": bool(seen_of & self.evidence), "answer": is_seen}
 
-    def holds(self, seen: Seen, messages: frozenset[int]) -> bool:
-        """Return whether enough of the wanted words in *messages* were seen there."""
-        there = self.wanted & set(words(" ".join(str(self.history.messages[index]["content"]) for index in messages)))
-        lines = [text for place, text in seen.items() if place.source in messages and text.strip()]
+    def holds(self, seen: Seen) -> bool:
+        """Return whether enough of the wanted words in the evidence were seen there."""
+        contents = (str(self.history.messages[index]["content"]) for index in self.evidence)
+        there = self.wanted & set(words(" ".join(contents)))
+        lines = [text for place, text in seen.items() if place.source in self.evidence and text.strip()]
         return bool(lines) and len(there & set(words("\n".join(lines)))) >= ENOUGH * len(there)
 
 

@@ -9,8 +9,8 @@ the same number of tokens if they accept a limit. There are four measures; the f
 that have such lines:
 
 - words: lines with the words of errors, at most 20 different ones. Programs, diffs and documents have these, too.
-- reports: lines with which a run reports an error (`benchmarks/diagnostics.py` defines these lines, and prints them to
-  be checked by hand), at most 20 kinds. Lines that differ only in numbers are of one kind, and one of them is enough.
+- reports: lines with which a run reports an error (`benchmarks/diagnostics.py` defines these lines), at most 20 kinds.
+  Lines that differ only in numbers are of one kind, and one of them is enough.
 - messages: of the reports, those that say what went wrong, without times, hosts, processes, places and the lines that
   continue them. The first 40 characters of the message itself must be shown, not those of its line.
 - anomalies: one in each copy of a text: a fatal line, a failed test, a line unlike all others, a number far out of

@@ -12,7 +12,7 @@ from buoyline.offloader.transcript import render
 from buoyline.window.records import dialect_of
 from buoyline.workspace import layout
 from buoyline.workspace.session import Session
-from buoyline.workspace.state import ContextRecord, Line, line_of
+from buoyline.workspace.state import ContextRecord, LoggedMessage, line_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def messages_in_words(session: Session, first: int, end: int) -> list[tuple[int,
     return _in_words(session.read(range(first, end)))
 
 
-def _in_words(lines: Sequence[Line]) -> list[tuple[int, list[str]]]:
+def _in_words(lines: Sequence[LoggedMessage]) -> list[tuple[int, list[str]]]:
     found = list[tuple[int, list[str]]]()
     for line in lines:
         (text,) = render([_view(line)], line.number, [line.time], lambda _: None)
@@ -112,7 +112,7 @@ def _in_words(lines: Sequence[Line]) -> list[tuple[int, list[str]]]:
     return found
 
 
-def _view(line: Line) -> Message:
+def _view(line: LoggedMessage) -> Message:
     return dialect_named(dialect_of(line)).view(line.value)
 
 

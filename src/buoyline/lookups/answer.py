@@ -53,7 +53,7 @@ class Answer:
     next: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-class Row(NamedTuple):
+class AnswerRow(NamedTuple):
     """Lines that are shown together, and their text, which may name their file first."""
 
     text: str
@@ -68,8 +68,8 @@ class Frame(NamedTuple):
 
 
 def fitted(
-    rows: Iterable[Row],
-    frame: Callable[[Sequence[Row]], Frame],
+    rows: Iterable[AnswerRow],
+    frame: Callable[[Sequence[AnswerRow]], Frame],
     *,
     total: int,
     max_tokens: int,
@@ -85,7 +85,7 @@ def fitted(
     if max_tokens < LEAST_TOKENS:
         raise ConfigError("max_tokens", f"{max_tokens} is too small for an answer; give {LEAST_TOKENS} or more")
     counting = counter_of(counter)
-    taken: list[Row] = []
+    taken: list[AnswerRow] = []
     left = max_tokens - _FRAME_TOKENS
     for row in rows:
         left -= counting.count(row.text)
@@ -104,7 +104,7 @@ def fitted(
         elif not taken or not taken[0].text.strip("…\n"):
             raise ConfigError("max_tokens", f"{max_tokens} is too small here; give {2 * max_tokens}")
         else:
-            taken = [Row(f"{taken[0].text[: len(taken[0].text) * 3 // 4].rstrip()}…\n", taken[0].lines)]
+            taken = [AnswerRow(f"{taken[0].text[: len(taken[0].text) * 3 // 4].rstrip()}…\n", taken[0].lines)]
 
 
 def _more(following: Mapping[str, Any]) -> str:

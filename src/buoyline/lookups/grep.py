@@ -9,8 +9,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from buoyline.errors import ConfigError, StorageError
-from buoyline.lookups.answer import DATA_LABEL, Answer, Counter, Frame, Line, Row, fitted
-from buoyline.lookups.names import Place, places
+from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerRow, Counter, Frame, Line, fitted
+from buoyline.lookups.names import Target, places
 from buoyline.lookups.patterns import FindFirst, compile_pattern
 from buoyline.lookups.sources import Sources
 from buoyline.lookups.text import merged, numbered, shown
@@ -83,7 +83,7 @@ def grep(
     per_file = ", ".join(f"{name.rpartition('/')[2]} {count:,}" for name, count in counted.most_common(_NAMED_FILES))
     listed = f" ({per_file})" if len(counted) > 1 and len(per_file) < max_tokens // 3 else ""
 
-    def frame(rows: Sequence[Row]) -> Frame:
+    def frame(rows: Sequence[AnswerRow]) -> Frame:
         end = start + sum(line.is_hit for row in rows for line in row.lines)
         order = ", the newest first" if last else ""
         heading = f"[{note}Hits {start}-{end - 1} of {total:,} in {files}{listed}{order}. {DATA_LABEL}]\n"
@@ -98,7 +98,7 @@ def grep(
     return answer
 
 
-def _find(sources: Sources, searched: Iterable[Place], find_first: FindFirst, deadline: float, *, last: bool) -> Hits:
+def _find(sources: Sources, searched: Iterable[Target], find_first: FindFirst, deadline: float, *, last: bool) -> Hits:
     """Return the first hits in *searched*; with *last* those of each file from its end."""
     found: list[tuple[str, int]] = []
     problem = ""
@@ -121,7 +121,7 @@ def _find(sources: Sources, searched: Iterable[Place], find_first: FindFirst, de
     return Hits(found, problem)
 
 
-def _hits_in(blocks: Iterable[bytes], place: Place, find_first: FindFirst, deadline: float) -> Iterator[int]:
+def _hits_in(blocks: Iterable[bytes], place: Target, find_first: FindFirst, deadline: float) -> Iterator[int]:
     """Yield the numbers of the lines that match; raise TimeoutError after the deadline."""
     number = 1
     for block in blocks:
@@ -139,7 +139,7 @@ def _hits_in(blocks: Iterable[bytes], place: Place, find_first: FindFirst, deadl
                 raise TimeoutError
 
 
-def _rows(sources: Sources, hits: Sequence[tuple[str, int]], context: int, *, last: bool) -> Iterator[Row]:
+def _rows(sources: Sources, hits: Sequence[tuple[str, int]], context: int, *, last: bool) -> Iterator[AnswerRow]:
     """Yield a row for each line to show; the first of a file or a message also names it."""
     for name, group in groupby(hits, key=itemgetter(0)):
         spans = list(_spans([number for _, number in group], context, last=last))
@@ -156,7 +156,7 @@ def _rows(sources: Sources, hits: Sequence[tuple[str, int]], context: int, *, la
             owner = at, label
             for number in (each for each in range(first, end + 1) if each in texts):
                 line = Line(name, number, texts[number], number == hit)
-                yield Row(f"{above}{number}{':' if number == hit else '-'} {line.text}\n", (line,))
+                yield AnswerRow(f"{above}{number}{':' if number == hit else '-'} {line.text}\n", (line,))
                 above = ""
             before = end
 

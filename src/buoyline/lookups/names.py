@@ -30,14 +30,14 @@ _MAX_COMPARED = 5_000
 _MAX_SHOWN_CHARS = 200
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """A text, and the lines of it that are meant."""
 
     name: str
     ranges: Ranges = ALL_LINES
 
 
-def resolve(sources: Sources, text: str) -> Place:
+def resolve(sources: Sources, text: str) -> Target:
     """Find the text and the lines that *text* means.
 
     Raises:
@@ -53,7 +53,7 @@ def resolve(sources: Sources, text: str) -> Place:
             hint = f"it may mean {', '.join(names[:_MAX_NAMED])}{more}; give one path"
             raise NotFoundError("single file", name, hint)
         if names:
-            return Place(names[0], ALL_LINES if is_summary or not lines else _ranges(sources, names[0], lines))
+            return Target(names[0], ALL_LINES if is_summary or not lines else _ranges(sources, names[0], lines))
     known = (name.rpartition("/")[2] for directory in sources.directories for name in sources.names(directory))
     near = _near((citation[1] if citation else cited).rpartition("/")[2], list(islice(known, _MAX_COMPARED)))
     hint = f"near are {', '.join(near)}" if near else "nothing was archived or offloaded yet"
@@ -69,7 +69,7 @@ def directory_at(sources: Sources, text: str) -> str | None:
     return found[1] if found is not None and found[1] in sources.directories else None
 
 
-def places(sources: Sources, path: str | Sequence[str] | None, *, newest_first: bool = False) -> list[Place]:
+def places(sources: Sources, path: str | Sequence[str] | None, *, newest_first: bool = False) -> list[Target]:
     """Return what to search: everything, or the files, citations, directories and name patterns in *path*.
 
     A session's transcript comes before its results; with *newest_first*, later results and sessions come first.
@@ -83,7 +83,7 @@ def places(sources: Sources, path: str | Sequence[str] | None, *, newest_first: 
         names = _listed(sources, each, newest_first=newest_first)
         for name, ranges in [(name, ALL_LINES) for name in names] or [resolve(sources, each)]:
             found[name] = merged([*found.get(name, ()), *ranges])
-    return [Place(name, ranges) for name, ranges in found.items()]
+    return [Target(name, ranges) for name, ranges in found.items()]
 
 
 def _listed(sources: Sources, path: str, *, newest_first: bool) -> list[str]:

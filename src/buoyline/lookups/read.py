@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from buoyline.errors import ConfigError
-from buoyline.lookups.answer import DATA_LABEL, Answer, Counter, Frame, Line, Row, fitted
+from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerRow, Counter, Frame, Line, fitted
 from buoyline.lookups.names import ALL_LINES, directory_at, resolve
 from buoyline.lookups.sources import Sources
 from buoyline.lookups.text import Ranges, count_lines, merged, numbered, shown
@@ -54,7 +54,7 @@ def read(
     if not wanted:
         raise ConfigError("start", f"{path[:200]!r} names none of the lines {first:,} to {last:,}")
 
-    def frame(rows: Sequence[Row]) -> Frame:
+    def frame(rows: Sequence[AnswerRow]) -> Frame:
         newest = rows[-1].lines[-1].number if rows else first - 1
         heading = f"[{name}, lines {wanted[0][0]}-{newest} of {total}. {DATA_LABEL}]\n"
         return Frame(heading, {"start": newest + 1} if newest < wanted[-1][1] else {})
@@ -62,10 +62,10 @@ def read(
     return fitted(_rows(name, numbered(blocks(), wanted)), frame, total=total, max_tokens=max_tokens, counter=counter)
 
 
-def _rows(name: str, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
+def _rows(name: str, lines: Iterator[tuple[int, str]]) -> Iterator[AnswerRow]:
     for number, content in lines:
         line = Line(name, number, shown(content))
-        yield Row(f"{number}\t{line.text}\n", (line,))
+        yield AnswerRow(f"{number}\t{line.text}\n", (line,))
 
 
 def _within(ranges: Ranges, first: int, last: int) -> Ranges:

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from buoyline.errors import ConfigError, StorageError
-from buoyline.lookups.answer import DATA_LABEL, Answer, Counter, Frame, Line, Row, fitted
+from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerRow, Counter, Frame, Line, fitted
 from buoyline.lookups.names import places
 from buoyline.lookups.sources import Sources
 from buoyline.lookups.text import numbered, shown
@@ -104,7 +104,7 @@ def search(
     if start == 1 and counts and len(words) > 1:
         note += f"[Rarest words, and in how many passages: {counts}.]\n"
 
-    def frame(rows: Sequence[Row]) -> Frame:
+    def frame(rows: Sequence[AnswerRow]) -> Frame:
         end = start + len(rows)
         heading = f"[Passages {start}-{end - 1} of {total:,}, the best first. {DATA_LABEL}]\n{note}"
         return Frame(heading, {"start": end} if end <= total else {})
@@ -243,11 +243,11 @@ def _end(text: str, start: int) -> int:
     return text.rfind("\n", start, most) + 1 or text.find("\n", most) + 1 or len(text)
 
 
-def _row(sources: Sources, passage: Passage) -> Row:
+def _row(sources: Sources, passage: Passage) -> AnswerRow:
     lines = passage.text.removesuffix("\n").split("\n")
     found = tuple(Line(passage.path, number, shown(line)) for number, line in enumerate(lines, passage.number))
     at, label = sources.heading(passage.path, passage.number)
     if at and at != passage.number:
         label = next((shown(line) for _, line in numbered(sources.blocks(passage.path), ((at, at),))), "").lstrip("# ")
     head = f"== {passage.path}:{passage.number}-{found[-1].number}\n" + (f"@ {label}\n" if label else "")
-    return Row(head + "".join(f"{line.number}\t{line.text}\n" for line in found), found)
+    return AnswerRow(head + "".join(f"{line.number}\t{line.text}\n" for line in found), found)

@@ -24,7 +24,7 @@ from buoyline.workspace import layout
 from buoyline.workspace.log import LogLine
 from buoyline.workspace.memory import MemoryDisk
 from buoyline.workspace.session import Session, first_record
-from buoyline.workspace.state import Line, stored_from_json
+from buoyline.workspace.state import LoggedMessage, stored_from_json
 from buoyline.workspace.workspace import Workspace
 
 IN_CONTEXT = "in_context"
@@ -284,7 +284,7 @@ def _tools_of(line: LogLine, calling: LogLine | None) -> dict[int, str]:
     return {place: result.name or names.get(result.call_id, "") for place, result in enumerate(results)}
 
 
-def _rendered(lines: Iterable[Line]) -> list[list[str]]:
+def _rendered(lines: Iterable[LoggedMessage]) -> list[list[str]]:
     dialects = ((line, dialect_named(line.dialect) if line.dialect else detect(line.value)) for line in lines)
     shown_as = (
         render([form.view(line.value)], line.number, ["in the context"], lambda _: None) for line, form in dialects

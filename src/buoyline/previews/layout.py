@@ -67,7 +67,7 @@ def parse_preview(body: str) -> list[PreviewLine]:
     return parsed
 
 
-class Budget:
+class PreviewBudget:
     """The token limit of a preview and the text before it, and the counter for it."""
 
     def __init__(self, max_tokens: int, counter: TextCounter, before: str = "") -> None:
@@ -126,7 +126,7 @@ class Lines(NamedTuple):
     total: int = 0
 
 
-def fit(kind: Kind, lines: Lines, budget: Budget) -> str:
+def fit(kind: Kind, lines: Lines, budget: PreviewBudget) -> str:
     """Render facts, then lines in the order of the text, then the number of missing lines.
 
     Returns:
@@ -180,7 +180,7 @@ def _merged(rows: Iterable[Row]) -> list[Row]:
     return list(found.values())
 
 
-def _shown(kind: Kind, rows: Sequence[Row], lines: Lines, budget: Budget) -> list[_Shown]:
+def _shown(kind: Kind, rows: Sequence[Row], lines: Lines, budget: PreviewBudget) -> list[_Shown]:
     """Return all that may be shown, the heaviest first, at a width at which most of what matters fits."""
     room = budget.room_tokens
     rows = rows[: max(room // _TOKENS_PER_ROW, 2)]
@@ -240,7 +240,7 @@ def _joined(taken: Sequence[_Shown], rows: Sequence[Row], total: int) -> str:
     return "\n".join([*(one.text for one in taken if one.row is None), *lines, *last])
 
 
-def _part_of(row: Row, total: int, budget: Budget) -> str:
+def _part_of(row: Row, total: int, budget: PreviewBudget) -> str:
     """Return as much of *row* as fits."""
     text = row.text[: budget.room_tokens * _MOST_CHARS_PER_TOKEN]
     for room_tokens in range(budget.room_tokens - 1, 0, -1):

@@ -16,7 +16,7 @@ from buoyline.previews.binary import read_binary
 from buoyline.previews.diffs import read_diff
 from buoyline.previews.errors import ErrorLines, verdict
 from buoyline.previews.json_text import MOST_CHARS, read_document, read_json_lines
-from buoyline.previews.layout import Budget, Lines, fit, line_row
+from buoyline.previews.layout import Lines, PreviewBudget, fit, line_row
 from buoyline.previews.odd import RareLines
 from buoyline.previews.outlines import SOURCE_CODE, read_outline
 from buoyline.previews.pages import is_page, page_text
@@ -137,7 +137,7 @@ def preview_of(source: Source, max_tokens: int, counter: TextCounter, *, before:
 
     The limit is for *before*, the text before the preview, and the preview together: their tokens differ from the sum.
     """
-    budget = Budget(max_tokens, counter, before)
+    budget = PreviewBudget(max_tokens, counter, before)
     survey = _surveyed(source)
     lines = survey.held.split("\n") if survey.lines else []
     if (

@@ -20,7 +20,7 @@ from buoyline.window.entries import OWN, Entry, content_key
 from buoyline.window.follower import Given, MessageKey
 from buoyline.workspace import layout
 from buoyline.workspace.session import Session
-from buoyline.workspace.state import Line, NewForm, NewLine, Stored
+from buoyline.workspace.state import LoggedMessage, NewForm, NewLine, Stored
 
 
 class Records:
@@ -67,7 +67,7 @@ class Records:
         """Return messages of the log in their newest form."""
         return [self._entry_of(line) for line in self.session.read(numbers)]
 
-    def _entry_of(self, line: Line) -> Entry:
+    def _entry_of(self, line: LoggedMessage) -> Entry:
         dialect = dialect_named(dialect_of(line))
         native = dialect.from_json(self.session.with_payloads(line))
         facts = {"id": line.id, "keys": line.keys, "pinned": line.pinned, "ours": line.ours}
@@ -149,7 +149,7 @@ def stub_key(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def dialect_of(line: Line) -> str:
+def dialect_of(line: LoggedMessage) -> str:
     """Return the name of a line's dialect."""
     return line.dialect or detect(line.value).name
 

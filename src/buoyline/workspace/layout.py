@@ -40,22 +40,19 @@ _SLUG_CHARS = 40
 _MAX_ID_CHARS = 4096
 _VIEW = ".view.txt"
 
+_STRANDS_DOCUMENTS = ("csv", "doc", "docx", "md", "txt", "xls", "xlsx")
+"""Strands calls documents ``application/<format>``."""
+
 _EXTENSIONS: Mapping[str, str] = MappingProxyType(
     {
-        "application/csv": "csv",
-        "application/doc": "doc",
-        "application/docx": "docx",
+        **{f"application/{name}": name for name in _STRANDS_DOCUMENTS},
         "application/gzip": "gz",
         "application/json": "json",
-        "application/md": "md",
         "application/msword": "doc",
         "application/pdf": "pdf",
-        "application/txt": "txt",
         "application/vnd.ms-excel": "xls",
         "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
-        "application/xls": "xls",
-        "application/xlsx": "xlsx",
         "application/xml": "xml",
         "application/yaml": "yaml",
         "application/zip": "zip",
@@ -83,9 +80,8 @@ _EXTENSIONS: Mapping[str, str] = MappingProxyType(
 )
 """Our own table, since the host's MIME files differ. HTML and SVG run code when opened, so they get ``bin``."""
 
-_STRANDS_DOCUMENTS = ("csv", "doc", "docx", "md", "txt", "xls", "xlsx")
 _ALIASES: Final = frozenset({"audio/mp3", "image/jpg", *(f"application/{name}" for name in _STRANDS_DOCUMENTS)})
-"""Other names for types that have one; Strands calls documents ``application/<format>``."""
+"""Other names for types that have one."""
 
 _MEDIA_TYPES = MappingProxyType({extension: kind for kind, extension in _EXTENSIONS.items() if kind not in _ALIASES})
 

@@ -30,7 +30,7 @@ from buoyline.workspace.results import Results
 from buoyline.workspace.state import (
     ContextRecord,
     Keys,
-    Line,
+    LoggedMessage,
     NewForm,
     NewLine,
     Range,
@@ -140,7 +140,7 @@ class Session:
         self._fold()
         return self.state
 
-    def read(self, numbers: Iterable[int]) -> list[Line]:
+    def read(self, numbers: Iterable[int]) -> list[LoggedMessage]:
         """Return messages by number, in that order, each in its newest form.
 
         Raises:
@@ -155,7 +155,7 @@ class Session:
             for n in wanted
         ]
 
-    def with_payloads(self, line: Line) -> dict[str, Any]:
+    def with_payloads(self, line: LoggedMessage) -> dict[str, Any]:
         """Return a message as it came, its payloads in the place of their references.
 
         Raises:

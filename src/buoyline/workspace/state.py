@@ -66,7 +66,7 @@ class NewLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Line(NewLine):
+class LoggedMessage(NewLine):
     """A message of the log, in its newest form.
 
     Attributes:
@@ -307,14 +307,14 @@ def stored_from_json(found: Mapping[str, Any]) -> dict[int, tuple[StoredFile, ..
     return {int(place): tuple(StoredFile(*file) for file in files) for place, files in found.items()}
 
 
-def line_of(line: LogLine, form: LogLine | None, form_keys: Sequence[str]) -> Line:
+def line_of(line: LogLine, form: LogLine | None, form_keys: Sequence[str]) -> LoggedMessage:
     """Return the message of *line*, with what its newest *form* changes."""
     facts = line.facts
     newest = line if form is None else form
     stored = stored_from_json(facts.get("stored", {}))
     if form is not None:
         stored |= stored_from_json(form.facts.get("stored", {}))
-    return Line(
+    return LoggedMessage(
         number=line.number,
         value=line.value if form is None else form.value["message"],
         time=facts.get("time", ""),

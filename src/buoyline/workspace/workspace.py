@@ -52,7 +52,8 @@ class Workspace:
         self.redaction = Redaction(redact)
         self._shown_as = shown_as
         self._lock_timeout_s = lock_timeout_s
-        self._forget()
+        self._guard = threading.Lock()
+        self._handles: dict[str, tuple[Session, threading.Lock]] = {}
 
     async def initialize(self) -> None:
         """Create the workspace. Optional: the first write does the same.
@@ -246,8 +247,6 @@ class Workspace:
 
     async def in_session(self, session_id: str, work: Callable[[Session], T]) -> T:
         """Run *work* with a handle of the session that no other thread uses."""
-        if self._pid != os.getpid():
-            self._forget()
         with self._guard:
             if session_id not in self._handles:
                 if len(self._handles) >= _MAX_HANDLES:
@@ -260,12 +259,6 @@ class Workspace:
                 return work(session)
 
         return await in_thread(run)
-
-    def _forget(self) -> None:
-        # A child that was forked must not wait for a thread of its parent.
-        self._pid = os.getpid()
-        self._guard = threading.Lock()
-        self._handles: dict[str, tuple[Session, threading.Lock]] = {}
 
 
 def _lines(session: Session, natives: Sequence[Any]) -> list[tuple[NewLine, Message]]:

@@ -31,7 +31,7 @@ _REPEATED: Final = 0.35
 _CITED_TOKENS, _CITATION_TOKENS = 3, 11
 
 
-class Sentence(NamedTuple):
+class Candidate(NamedTuple):
     """A sentence of the agent's, its position in the message, and how well it reads alone."""
 
     text: str
@@ -41,12 +41,12 @@ class Sentence(NamedTuple):
     concepts: tuple[str, ...]
 
 
-def ranked(sources: Sequence[SourceMessage]) -> Iterator[tuple[Sentence, float]]:
+def ranked(sources: Sequence[SourceMessage]) -> Iterator[tuple[Candidate, float]]:
     """Yield the sentences of the agent with what each adds per token, the best first."""
     candidates, worths = list(_candidates(sources)), _worths(sources)
     said, cited = Counter[str](), set[int]()
 
-    def loss(one: Sentence) -> float:
+    def loss(one: Candidate) -> float:
         total = math.fsum(worths.get(concept, 0.0) * _REPEATED ** said[concept] for concept in one.concepts)
         return (
             -one.quality
@@ -71,7 +71,7 @@ def ranked(sources: Sequence[SourceMessage]) -> Iterator[tuple[Sentence, float]]
         yield one, -now
 
 
-def _candidates(sources: Sequence[SourceMessage]) -> Iterator[Sentence]:
+def _candidates(sources: Sequence[SourceMessage]) -> Iterator[Candidate]:
     for at, source in enumerate(sources):
         message = source.message
         if message.role != "assistant":
@@ -86,7 +86,7 @@ def _candidates(sources: Sequence[SourceMessage]) -> Iterator[Sentence]:
                 quality *= 0.7
             if width(text) < _SHORT_WIDTH and "`" not in text and not any(True for _ in mentions(text)):
                 quality *= 0.5
-            yield Sentence(text, source, position, quality, tuple(sorted(_concepts(text))))
+            yield Candidate(text, source, position, quality, tuple(sorted(_concepts(text))))
 
 
 def _worths(sources: Sequence[SourceMessage]) -> Mapping[str, float]:

@@ -64,7 +64,7 @@ def is_overflow(error: BaseException) -> bool:
     return status in _OVERFLOW_STATUSES and _OVERFLOW_WORDS.search(str(error)) is not None
 
 
-class LookupTool(ToolBase):
+class AgentScopeLookup(ToolBase):
     """A lookup of `buoyline.lookups.lookup_tools`, confined to the session of the agent that calls it.
 
     It only reads, so it may run beside other tools, and needs no permission.
@@ -165,7 +165,7 @@ class WorkspaceMiddleware(MiddlewareBase):
         Each call reaches the files of the calling agent's session alone. AgentScope's service registers them itself;
         otherwise ``Toolkit(tools=[*tools, *await m.list_tools()])``.
         """
-        return [LookupTool(self._workspace, tool) for tool in lookup_tools(self._workspace)]
+        return [AgentScopeLookup(self._workspace, tool) for tool in lookup_tools(self._workspace)]
 
     async def on_system_prompt(self, agent: Agent, current_prompt: str) -> str:
         """Add where the agent finds archived messages and offloaded results."""
@@ -355,7 +355,7 @@ class WorkspaceMiddleware(MiddlewareBase):
 
 
 async def _is_lookup(agent: Agent, name: str) -> bool:
-    return isinstance(await agent.toolkit.get_tool(name), LookupTool)
+    return isinstance(await agent.toolkit.get_tool(name), AgentScopeLookup)
 
 
 async def _beside(agent: Agent) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class ContextOffloader(theirs.ContextOffloader):
             most = max(min(self._max_result_tokens, _LOOKUP_TOKENS), 200)
             for lookup in lookup_tools(storage.workspace, storage.session_id, max_tokens=most):
                 if lookup.name not in agent.tool_registry.registry:
-                    agent.tool_registry.register_tool(LookupTool(lookup))
+                    agent.tool_registry.register_tool(StrandsLookup(lookup))
 
     def _storage_for_agent(self, agent: Agent) -> Any:
         storage: Any = super()._storage_for_agent(agent)
@@ -110,7 +110,7 @@ class ContextOffloader(theirs.ContextOffloader):
     async def _handle_tool_result(self, event: AfterToolCallEvent) -> None:  # pyright: ignore[reportIncompatibleVariableOverride] - not its decorator
         """Offload a large result; if anything fails, it is kept, with a warning."""
         given: Any = event.result
-        if not isinstance(event.selected_tool, LookupTool):
+        if not isinstance(event.selected_tool, StrandsLookup):
             await cast("Any", super())._handle_tool_result(event)  # noqa: SLF001 - it is the one overridden here
         if event.result is given:
             return
@@ -207,7 +207,7 @@ def search(text: str, pattern: str, line_range: Mapping[str, int] | None, contex
     return f"[{len(hits)} match{'es' if len(hits) > 1 else ''} for /{pattern[:_SHOWN_CHARS]}/{where}]\n\n{body[:-1]}"
 
 
-class LookupTool(PythonAgentTool):
+class StrandsLookup(PythonAgentTool):
     """A lookup of buoyline's as a tool of an agent; its answers say what is wrong with a call."""
 
     def __init__(self, lookup: Tool) -> None:
