@@ -1,4 +1,4 @@
-"""``buoyline context``: documents are listed, checked and explained."""
+"""``buoyline context``: a document is checked and explained."""
 
 import json
 from pathlib import Path
@@ -17,15 +17,6 @@ SLIDING: dict[str, Any] = {
         ]
     }
 }
-
-
-def test_documents_of_the_workspace_and_of_the_package_are_listed(tmp_path: Path) -> None:
-    put(SLIDING, LocalWorkspace(tmp_path), "six")
-    lines = buoyline("context", "--workdir", tmp_path).stdout.splitlines()
-    assert lines[0].split() == ["name", "from"]
-    assert {line.split()[1] for line in lines[1:]} == {"package", "workspace"}
-    found = json.loads(buoyline("context", "--workdir", tmp_path, "--json").stdout)
-    assert [one["name"] for one in found if one["from"] == "workspace"] == ["six"]
 
 
 def test_a_document_is_explained_by_its_name_or_file(tmp_path: Path) -> None:
@@ -53,15 +44,7 @@ def test_each_problem_is_on_a_line_of_its_own_and_the_status_is_1(tmp_path: Path
     assert (found["valid"], len(found["problems"])) == (False, 2)
 
 
-def test_many_problems_are_counted_and_json_has_all(tmp_path: Path) -> None:
-    file = tmp_path / "bad.json"
-    file.write_text(json.dumps([{"type": "X"}] * 3_000), "utf-8")
-    lines = buoyline("context", file, "--workdir", tmp_path).stdout.splitlines()
-    assert (len(lines), lines[-1]) == (51, "2,950 problems more; --json has all")
-    assert len(json.loads(buoyline("context", file, "--workdir", tmp_path, "--json").stdout)["problems"]) == 3_000
-
-
-@pytest.mark.parametrize("typed", ["polcy.json", "./polcy", "nowhere", "/dev/zero"])
+@pytest.mark.parametrize("typed", ["polcy.json", "./polcy", "nowhere"])
 def test_what_is_no_document_is_one_line_and_status_1(tmp_path: Path, typed: str) -> None:
     done = buoyline("context", typed, "--workdir", tmp_path / "w")
     assert done.returncode == 1

@@ -219,7 +219,7 @@ async def test_an_output_that_was_cut_stays_so_and_another_manager_may_mask_it()
         handed = await window.prepare()
         assert len(handed[-1]["content"]) == 900
         assert "in memory:///sessions/s1/tool_result-c" in handed[-1]["content"]
-    assert all(line["content"].startswith("[Older result of look left out: 900") for line in handed[1:-1:2])
+    assert all(line["content"].startswith("[Older tool result: 900") for line in handed[1:-1:2])
     assert (await ContextWindow.open(workspace, "s1")).messages == handed
     assert workspace.disk.read("sessions/s1/tool_result-c0.txt").decode() == "0 word\n" * 900
 

@@ -35,7 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "verify": ("maintenance", "Check the integrity of a workspace."),
         "repair": ("maintenance", "Repair what verify finds, as far as possible."),
         "gc": ("maintenance", "Remove old sessions, leftovers and payloads that nothing needs."),
-        "context": ("context", "List, check and explain context-management documents."),
+        "context": ("context", "Check and explain a context-management document."),
     }
 )
 """The commands in the order of the help, with their module in `buoyline.cli`, which defines ``<name>_command``, and

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from itertools import accumulate
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from buoyline.compression.plan import legal_cuts
 from buoyline.messages import Message
@@ -74,18 +73,9 @@ class Decision(NamedTuple):
     writer: tuple[str, str] | None = None
 
 
-def _no_truth(value: Any) -> Any:
-    """Refuse true and false for a number: Python would take them for 1 and 0."""
-    if isinstance(value, bool):
-        raise ValueError("a number, not true or false")  # noqa: TRY004 - pydantic makes problems of a ValueError
-    return value
-
-
 # A text that spells a number is one, as OpenSearch accepts it.
-Count = Annotated[int, BeforeValidator(_no_truth), Field(ge=1)]
-CountOrNone = Annotated[int, BeforeValidator(_no_truth), Field(ge=0)]
-Share = Annotated[float, BeforeValidator(_no_truth), Field(gt=0, le=1, allow_inf_nan=False)]
-SummaryRatio = Annotated[float, BeforeValidator(_no_truth), Field(ge=0.1, le=0.8, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+CountOrNone = Annotated[int, Field(ge=0)]
 
 
 class Manager(BaseModel):
@@ -136,7 +126,7 @@ class Summarization(Manager):
     type_name: ClassVar[str] = "SummarizationManager"
     words: ClassVar[str] = "summarizes the oldest {summary_ratio:.0%}, never the {preserve_recent_messages:,} newest"
 
-    summary_ratio: SummaryRatio = 0.3
+    summary_ratio: float = Field(default=0.3, ge=0.1, le=0.8)
     preserve_recent_messages: CountOrNone = 10
     summarization_model_id: str | None = None
     summarization_system_prompt: str | None = None
@@ -187,8 +177,7 @@ class OutputTruncation(Manager):
 class Masking(Manager):
     """Replaces each older tool result by a line that names its file.
 
-    The newest results are kept, and those since the model's last message; so are smaller ones than *min_tokens*, and
-    those of tools whose names match *keep_tools*.
+    The newest results are kept, and those since the model's last message; so are smaller ones than *min_tokens*.
     """
 
     type_name: ClassVar[str] = "ToolResultMaskManager"
@@ -196,24 +185,20 @@ class Masking(Manager):
 
     keep_recent_results: CountOrNone = 5
     min_tokens: Count = 200
-    keep_tools: tuple[str, ...] = ()
 
     def decide(self, context: Situation) -> Decision:
         """Choose the older results that are large enough."""
-        tools = {call.call_id: call.name for view in context.views for call in view.calls}
         found = [(at, number, one) for at, view in enumerate(context.views) for number, one in enumerate(view.results)]
-        actions = list[Replace]()
-        for at, number, result in found[: max(len(found) - self.keep_recent_results, 0)]:
-            tool = result.name or tools.get(result.call_id, "")
-            is_kept = at >= context.newest_answer or any(fnmatchcase(tool, pattern) for pattern in self.keep_tools)
-            if not is_kept and count_result(result, context.counter) >= self.min_tokens:
-                actions.append(Replace(at, number, _mask_of(tool)))
+        actions = [
+            Replace(at, number, _masked)
+            for at, number, result in found[: max(len(found) - self.keep_recent_results, 0)]
+            if at < context.newest_answer and count_result(result, context.counter) >= self.min_tokens
+        ]
         return Decision(f"{len(actions)} of {len(found)} tool results are old and large enough", actions)
 
 
-def _mask_of(tool: str) -> Callable[[str, str], str]:
-    what = f"Older result of {tool}" if tool else "Older tool result"
-    return lambda text, path: f"[{what} left out: {len(text):,} characters. It is in {path}]"
+def _masked(text: str, path: str) -> str:
+    return f"[Older tool result: {len(text):,} characters, in {path}]"
 
 
 class Custom(Manager):

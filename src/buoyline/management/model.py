@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from buoyline.errors import DocumentError
-from buoyline.management.managers import MANAGERS, Count, Manager, Share, Situation
+from buoyline.management.managers import MANAGERS, Count, Manager, Situation
 from buoyline.messages.jsonl import is_array, is_object
 
 HOOKS: Final[Mapping[str, str]] = {"post_tool": "after each tool result", "pre_llm": "before each model call"}
@@ -29,7 +29,7 @@ class Activation(BaseModel):
     rule_type: Literal["always"] = "always"
     message_count_exceed: Count = 0
     tokens_exceed: Count = 0
-    tokens_exceed_ratio: Share = 0
+    tokens_exceed_ratio: float = Field(default=0, gt=0, le=1)
 
     def unmet(self, context: Situation) -> str:
         """Return the first rule that is not met, with the compared numbers; empty if all are."""
@@ -62,8 +62,6 @@ class _Entry(BaseModel):
         if not is_object(config) or "activation" not in config:
             return value
         rules, rest = config["activation"], {key: one for key, one in config.items() if key != "activation"}
-        if value.get("activation", rules) != rules:
-            raise ValueError("activation differs from config.activation; keep one of them")
         return {**value, "config": rest, "activation": rules}
 
 
@@ -77,12 +75,10 @@ class _Document(BaseModel):
     def _in_any_case(cls, hooks: Any) -> Any:
         if not is_object(hooks):
             return hooks
-        named = {name: name.strip().lower() for name in hooks}
-        if unknown := [name for name, hook in named.items() if hook not in HOOKS]:
-            raise ValueError(f"{unknown[0]!r} is no hook; {nearest(unknown[0], HOOKS)}")
-        if len({*named.values()}) < len(named):
-            raise ValueError("a hook is there twice, in different spellings")
-        return {named[name]: entries for name, entries in hooks.items()}
+        named = {name.strip().lower(): name for name in hooks}
+        if unknown := [*(hooks.keys() - named.values()), *(name for hook, name in named.items() if hook not in HOOKS)]:
+            raise ValueError(f"{unknown[0]!r} is no hook, or is there twice; {nearest(unknown[0], HOOKS)}")
+        return {hook: hooks[name] for hook, name in named.items()}
 
 
 class ManagedEntry(NamedTuple):

@@ -12,7 +12,7 @@ from buoyline.messages.jsonl import is_object
 from buoyline.workspace.documents import document_names, read_document, write_document
 from buoyline.workspace.workspace import Workspace
 
-__all__ = ["Management", "document_of", "names", "put"]
+__all__ = ["Management", "document_of", "put"]
 
 Management: TypeAlias = ContextManagement | Mapping[str, Any] | Path | str
 """A document, the JSON values of one or of a body that names one, a file, or a name."""
@@ -38,8 +38,10 @@ def document_of(management: Management, workspace: Workspace | None = None) -> C
     source, raw = "document", management
     if isinstance(management, ContextManagement):
         return management
-    if isinstance(management, Path) or (isinstance(management, str) and _is_path(management)):
-        source, raw = str(management), _in_file(Path(management))
+    if isinstance(management, str) and ("/" in management or management.lower().endswith(".json")):
+        management = Path(management)
+    if isinstance(management, Path):
+        source, raw = str(management), _in_file(management)
     elif isinstance(management, str):
         return _by_name(management, workspace)
     elif not is_object(management):
@@ -48,11 +50,6 @@ def document_of(management: Management, workspace: Workspace | None = None) -> C
     found = (body.get(NAME_KEY) for body in bodies if is_object(body))
     name = next((one for one in found if one is not None), None)
     return ContextManagement.read(raw, source=source) if name is None else _by_name(str(name), workspace)
-
-
-def names(workspace: Workspace | None = None) -> list[str]:
-    """Return the names of all documents, sorted."""
-    return sorted({*BUILT_IN, *([] if workspace is None else document_names(workspace.disk))})
 
 
 def put(document: ContextManagement | Mapping[str, Any], workspace: Workspace, name: str) -> None:
@@ -69,22 +66,17 @@ def put(document: ContextManagement | Mapping[str, Any], workspace: Workspace, n
 
 
 def _by_name(name: str, workspace: Workspace | None) -> ContextManagement:
-    if workspace is not None and name in document_names(workspace.disk):
+    stored = [] if workspace is None else document_names(workspace.disk)
+    if workspace is not None and name in stored:
         content = read_document(workspace.disk, name)
     elif name in BUILT_IN:
         content = (files("buoyline.management") / "documents" / f"{name}.json").read_bytes()
     else:
-        raise NotFoundError("context management document", name, nearest(name, names(workspace)))
+        raise NotFoundError("context management document", name, nearest(name, sorted({*BUILT_IN, *stored})))
     return ContextManagement.read(_parsed(content, name), name=name, source=name)
 
 
-def _is_path(text: str) -> bool:
-    return "/" in text or text.lower().endswith(".json")
-
-
 def _in_file(path: Path) -> Any:
-    if path.exists() and not path.is_file():
-        raise DocumentError(str(path), [("", "is no file")])  # a device never ends
     try:
         return _parsed(path.read_bytes(), str(path))
     except OSError as error:
