@@ -221,6 +221,55 @@ def aged(root: Path, days: float) -> None:
         os.utime(path, (stamp, stamp))
 
 
+@pytest.mark.parametrize("flipped", [layout.STATE, layout.CONTEXT])
+def test_a_session_whose_first_record_was_damaged_opens_after_a_repair(disk: Disk, flipped: str) -> None:
+    path = disk.root / "sessions/s1" / flipped
+    whole = path.read_bytes()
+    path.write_bytes(whole[:5] + bytes([whole[5] ^ 1]) + whole[6:])
+    repair(of(disk))
+    assert verify(of(disk)).is_sound
+    session = Session(disk, "s1")
+    assert session.open().end == 9
+    assert session.append([NewLine({"role": "user", "content": "go on"})]) == 9
+
+
+@pytest.mark.parametrize("name", [layout.STATE, layout.SUMMARIES, layout.TRANSCRIPT])
+def test_a_missing_file_of_a_session_is_created_by_a_repair(disk: Disk, name: str) -> None:
+    (disk.root / "sessions/s1" / name).unlink()
+    repair(of(disk))
+    session = Session(disk, "s1")
+    session.open()
+    session.append([NewLine({"role": "user", "content": "go on"})])
+    assert session.append_summary({"text": "more", "pointers": []}) >= 0
+
+
+def test_a_session_that_was_never_written_to_stops_neither_gc_nor_repair(disk: Disk) -> None:
+    Session(disk, "s2").results.store(ToolResult("c1", "run", (Text("x"),)))
+    (disk.root / "sessions/s3").mkdir()
+    for path in (disk.root / "sessions/s2").iterdir():
+        os.utime(path, (0, 0))
+    collect(of(disk), dry_run=False)
+    repair(of(disk))
+    assert verify(of(disk)).is_sound
+
+
+def test_a_log_that_cannot_be_read_is_a_finding_and_the_other_sessions_are_checked(disk: Disk) -> None:
+    write_session(disk, "s2")
+    (disk.root / "sessions/s1" / layout.SUMMARIES).unlink()
+    (disk.root / "sessions/s1" / layout.SUMMARIES).mkdir()
+    report = verify(of(disk))
+    assert "unreadable" in {finding.kind for finding in report.findings}
+    assert report.sessions == 2
+
+
+def test_gc_stops_at_sessions_that_it_cannot_see(disk: Disk) -> None:
+    (disk.root / "sessions").rename(disk.root / "elsewhere")
+    (disk.root / "sessions").symlink_to(disk.root / "elsewhere")
+    with pytest.raises(StorageError):
+        collect(of(disk), grace_s=0, unowned=True, dry_run=False)
+    assert len([*(disk.root / "data").iterdir()]) == 4
+
+
 def test_old_sessions_go_with_their_payloads_and_nothing_else(tmp_path: Path) -> None:
     disk = written(tmp_path / "w", "old", "shared", "new")
     shared = put_blob(disk, b"shared", "image/png")

@@ -113,3 +113,14 @@ async def test_no_preview_and_no_summary_cuts_a_secret_in_two_and_shows_a_half(t
         await window.prepare()
     assert (tmp_path / "sessions/s/summaries.jsonl").read_bytes()
     assert leaks(tmp_path, halves) == []
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16"])
+async def test_a_document_is_redacted_whatever_its_encoding(tmp_path: Path, encoding: str) -> None:
+    document = base64.b64encode("café hunter2".encode(encoding)).decode("ascii")
+    source = {"type": "base64", "media_type": "text/plain", "data": document}
+    workspace = LocalWorkspace(tmp_path, redact=lambda text: text.replace("hunter2", HIDDEN))
+    window = await ContextWindow.open(workspace, "s", size=100_000, dialect="anthropic")
+    await window.add({"role": "user", "content": [{"type": "document", "source": source}]})
+    (stored,) = (path for path in (tmp_path / "data").iterdir() if not path.name.startswith("."))
+    assert stored.read_bytes().decode(encoding) == f"café {HIDDEN}"

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from buoyline.errors import CorruptError, LockTimeout, StorageError
-from buoyline.maintenance.verify import DIGEST, directories_of, named_by, walk
+from buoyline.maintenance.verify import DIGEST, directories_of, named_by, session_in, walk
 from buoyline.workspace import layout
 from buoyline.workspace.disk import Disk
 from buoyline.workspace.documents import check_workspace
-from buoyline.workspace.session import Session, session_id_in
+from buoyline.workspace.session import session_id_in
 from buoyline.workspace.workspace import Workspace
 
 GRACE_S: Final = 86_400.0
@@ -160,7 +160,7 @@ class _Sweep:
             if not any(self._is_old(f"{directory}/{name}") for name in stored):
                 continue
             with suppress(LockTimeout), self._disk.locked(f"{directory}/{layout.CONTEXT}", 0.0):
-                session = Session(self._disk, session_id_in(self._disk, directory))
+                session = session_in(self._disk, directory)
                 session.load()
                 for name in sorted(set(stored) - named_by(session).files.keys()):
                     self._remove_old(f"{directory}/{name}")

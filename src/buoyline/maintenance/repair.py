@@ -13,14 +13,14 @@ from typing import Any
 
 from buoyline.errors import CorruptError, StorageError
 from buoyline.maintenance.findings import IntegrityReport
-from buoyline.maintenance.verify import LOCK_TIMEOUT_S, directories_of, named_by, verify
+from buoyline.maintenance.verify import LOCK_TIMEOUT_S, directories_of, named_by, session_in, verify
 from buoyline.offloader.view import view_blocks
 from buoyline.previews.source import BytesSource
 from buoyline.workspace import layout
 from buoyline.workspace.disk import Disk
 from buoyline.workspace.documents import check_workspace, workspace_file
 from buoyline.workspace.log import Log, LogLine, encode
-from buoyline.workspace.session import Session, session_id_in
+from buoyline.workspace.session import first_record
 from buoyline.workspace.workspace import Workspace
 
 _LOST = "[This message was damaged and could not be restored.]"
@@ -83,11 +83,15 @@ class _Mending:
 
     def session(self, directory: str) -> None:
         """Repair the logs, then the files that they name."""
+        for path in (f"{directory}/{name}" for name in layout.SESSION_FILES):
+            if self._disk.status(path) is None:
+                self.actions.append(RepairAction(path, "created, empty"))
+                if not self._dry_run:
+                    self._disk.create(path)
         with self._disk.locked(f"{directory}/{layout.CONTEXT}", LOCK_TIMEOUT_S):
             for name in (layout.STATE, layout.CONTEXT, layout.SUMMARIES):
                 self._log(directory, name)
-        session = Session(self._disk, session_id_in(self._disk, directory))
-        session.name = directory
+        session = session_in(self._disk, directory)
         session.load()
         named = named_by(session)
         self._blobs |= named.blobs
@@ -117,7 +121,11 @@ class _Mending:
         lines = {number: line for number, line in (theirs | here).items() if number < count}
         came = sum(number in lines for number in lost)
         what = f"{came} lines put back from the copy, {len(lost) - came} lost"
-        self._replace(path, _merged(lines, count, name), what)
+        # A plain session, which no window ever claimed, has the state of the transcript in its lines.
+        is_plain = any(
+            "transcript" in line.facts for line in self._lines(self._disk, f"{directory}/{layout.CONTEXT}").values()
+        )
+        self._replace(path, _merged(lines, count, path, is_plain=is_plain), what)
 
     def _named(self, directory: str, name: str) -> int:
         """Return how many lines of a log the other one proves."""
@@ -137,7 +145,7 @@ class _Mending:
     def _lines_of_copy(self, directory: str, name: str) -> dict[int, LogLine]:
         if self._copy is None:
             return {}
-        first, theirs = (_first_record(disk, directory) for disk in (self._disk, self._copy))
+        first, theirs = (first_record(disk, directory) for disk in (self._disk, self._copy))
         if theirs is None or (first is not None and first.raw != theirs.raw):
             return {}  # another session of that name
         return self._lines(self._copy, f"{directory}/{name}")
@@ -169,12 +177,13 @@ class _Mending:
         self._disk.replace(path, chunks)
 
 
-def _merged(lines: Mapping[int, LogLine], count: int, name: str) -> Iterator[bytes]:
+def _merged(lines: Mapping[int, LogLine], count: int, path: str, *, is_plain: bool) -> Iterator[bytes]:
     """Yield the lines of a log; those of a batch that is no longer whole become batches of their own."""
     for number in range(count):
         line = lines.get(number)
         if line is None:
-            yield encode(_placeholder(name), {"n": number, "at": 0, "of": 1, "lost": True, "end": 0})
+            placeholder = _placeholder(path, number, is_plain=is_plain)
+            yield encode(placeholder, {"n": number, "at": 0, "of": 1, "lost": True, "end": 0})
         elif all(
             one in lines for one in range(number - line.facts["at"], number - line.facts["at"] + line.facts["of"])
         ):
@@ -183,16 +192,13 @@ def _merged(lines: Mapping[int, LogLine], count: int, name: str) -> Iterator[byt
             yield encode(line.value, {**line.facts, "at": 0, "of": 1})
 
 
-def _placeholder(name: str) -> dict[str, Any]:
-    if name == layout.CONTEXT:
-        return {"role": "user", "content": _LOST}
-    return {"op": "lost"} if name == layout.STATE else {"fields": {}, "pointers": [], "text": _LOST}
-
-
-def _first_record(disk: Disk, directory: str) -> LogLine | None:
-    log = Log(disk, f"{directory}/{layout.STATE}")
-    first = next(log.first_lines(), None) if disk.status(log.name) else None
-    return first if first is not None and first.number == 0 else None
+def _placeholder(path: str, number: int, *, is_plain: bool) -> dict[str, Any]:
+    directory, _, name = path.rpartition("/")
+    if name != layout.STATE:
+        return {"role": "user", "content": _LOST} if name == layout.CONTEXT else {"text": _LOST}
+    if number == 0:
+        return {"op": "session", "id": directory.rpartition("/")[2], "format": layout.FORMAT}
+    return {"op": "lost"} if is_plain else {"op": "claim", "writer": "lost"}
 
 
 def _content(disk: Disk, name: str) -> bytes:

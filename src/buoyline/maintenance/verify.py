@@ -65,9 +65,15 @@ def verify(
         check_workspace(disk)
     except CorruptError as error:
         check.note("format", layout.WORKSPACE, error.reason)
+    except StorageError as error:
+        check.note("unreadable", layout.WORKSPACE, str(error))
     wanted = directories_of(disk, sessions)
     for directory in wanted:
-        check.session(directory)
+        try:
+            check.session(directory)
+        except StorageError as error:
+            check.note("unreadable", directory, str(error))
+    check.session_id = ""
     if sessions is None:
         check.documents()
     check.data(is_whole=sessions is None)
@@ -96,16 +102,15 @@ class _Check:
         self.blobs = self.bytes_read = 0
         self._referenced: dict[str, str] = {}  # payload: the first file that refers to it
         self._mentioned: set[str] = set()
-        self._session_id = ""
+        self.session_id = ""
 
     def note(self, kind: str, path: str, message: str, line: int = 0) -> None:
-        self.findings.append(Finding(kind, path, message, line, self._session_id))
+        self.findings.append(Finding(kind, path, message, line, self.session_id))
 
     def session(self, directory: str) -> None:
         """Check a session."""
-        self._session_id = session_id_in(self._disk, directory)
-        session = Session(self._disk, self._session_id or directory.rpartition("/")[2])
-        session.name = directory
+        self.session_id = session_id_in(self._disk, directory)
+        session = session_in(self._disk, directory)
         sizes: dict[str, int] = {}
         try:
             with _still(self._disk, f"{directory}/{layout.CONTEXT}"):
@@ -115,9 +120,6 @@ class _Check:
             self.note("missing", f"{directory}/{layout.CONTEXT}", error.reason)
         except FormatVersionError as error:
             self.note("format", f"{directory}/{layout.STATE}", str(error))
-            return
-        except StorageError as error:
-            self.note("unreadable", directory, str(error))
             return
         for damage in session.damage():
             if damage.is_torn and damage.offset >= sizes[damage.file]:
@@ -139,7 +141,6 @@ class _Check:
                 self.note("unnamed-result", f"{directory}/{name}", "no message names it; gc removes it after a day")
         self._referenced |= dict.fromkeys(named.blobs, directory)
         self._mentioned |= named.mentioned
-        self._session_id = ""
 
     def documents(self) -> None:
         """Check that each document is JSON."""
@@ -213,6 +214,13 @@ def _still(disk: Disk, name: str) -> Generator[None]:
         with suppress(StorageError):
             held.enter_context(disk.locked(name, LOCK_TIMEOUT_S))
         yield
+
+
+def session_in(disk: Disk, directory: str) -> Session:
+    """Return the session in *directory*, whose first record may be damaged or missing; not loaded."""
+    session = Session(disk, session_id_in(disk, directory) or directory.rpartition("/")[2])
+    session.name = directory
+    return session
 
 
 def named_by(session: Session) -> Named:

@@ -247,7 +247,7 @@ class Disk:
             with self._directory(directory) as descriptor, _translated(self.path(directory)):
                 names = os.listdir(descriptor)
         except StorageError as error:
-            if error.errno in {errno.ENOENT, errno.ENOTDIR}:
+            if error.errno == errno.ENOENT:
                 return []
             raise
         return sorted(name for name in names if unfinished or not name.startswith(TEMPORARY))

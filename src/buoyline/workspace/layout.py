@@ -40,50 +40,32 @@ _SLUG_CHARS = 40
 _MAX_ID_CHARS = 4096
 _VIEW = ".view.txt"
 
-_STRANDS_DOCUMENTS = ("csv", "doc", "docx", "md", "txt", "xls", "xlsx")
-"""Strands calls documents ``application/<format>``."""
-
+_NAMED_ALIKE = {
+    "application": "csv doc docx json md pdf txt xls xlsx xml yaml zip",  # Strands calls documents so
+    "audio": "aac flac mp3 ogg opus wav",
+    "image": "bmp gif jpg png tiff webp",
+    "text": "csv",
+    "video": "mp4 webm",
+}
 _EXTENSIONS: Mapping[str, str] = MappingProxyType(
-    {
-        **{f"application/{name}": name for name in _STRANDS_DOCUMENTS},
+    {f"{kind}/{name}": name for kind, names in _NAMED_ALIKE.items() for name in names.split()}
+    | {
         "application/gzip": "gz",
-        "application/json": "json",
         "application/msword": "doc",
-        "application/pdf": "pdf",
         "application/vnd.ms-excel": "xls",
         "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx",
-        "application/xml": "xml",
-        "application/yaml": "yaml",
-        "application/zip": "zip",
-        "audio/aac": "aac",
-        "audio/flac": "flac",
-        "audio/mp3": "mp3",
         "audio/mpeg": "mp3",
-        "audio/ogg": "ogg",
-        "audio/opus": "opus",
-        "audio/wav": "wav",
         "audio/webm": "weba",
-        "image/bmp": "bmp",
-        "image/gif": "gif",
         "image/jpeg": "jpg",
-        "image/jpg": "jpg",
-        "image/png": "png",
-        "image/tiff": "tiff",
-        "image/webp": "webp",
-        "text/csv": "csv",
         "text/markdown": "md",
         "text/plain": "txt",
-        "video/mp4": "mp4",
-        "video/webm": "webm",
     }
 )
 """Our own table, since the host's MIME files differ. HTML and SVG run code when opened, so they get ``bin``."""
 
-_ALIASES: Final = frozenset({"audio/mp3", "image/jpg", *(f"application/{name}" for name in _STRANDS_DOCUMENTS)})
-"""Other names for types that have one."""
-
-_MEDIA_TYPES = MappingProxyType({extension: kind for kind, extension in _EXTENSIONS.items() if kind not in _ALIASES})
+_MEDIA_TYPES = MappingProxyType({extension: kind for kind, extension in _EXTENSIONS.items()})
+"""Of several types with one extension the last one is the registered name."""
 
 
 def encoded_id(identifier: str) -> str:

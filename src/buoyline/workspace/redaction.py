@@ -4,6 +4,7 @@ It fails closed: if the hook fails, nothing is stored. Keys, ids and numbers do 
 hang on them.
 """
 
+import codecs
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -64,11 +65,9 @@ class Redaction:
         """Return a decoded payload, redacted if it is text."""
         if self._redact is None or not is_text_type(media_type):
             return payload
-        try:
-            text = payload.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:
-            return payload
-        return self.text(text).encode("utf-8", "surrogatepass")
+        if payload.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return self.text(payload.decode("utf-16", "replace")).encode("utf-16", "surrogatepass")
+        return self.text(payload.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def result(self, result: ToolResult) -> ToolResult:
         """Return a tool result redacted."""

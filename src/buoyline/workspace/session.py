@@ -194,10 +194,10 @@ class Session:
         return self.state.starts
 
     def summaries(self) -> list[dict[str, Any]]:
-        """Return the summaries in order, each with its number as ``n``; damaged ones are left out."""
+        """Return the summaries in order, each with its number as ``n``; damaged and lost ones are left out."""
         if not self._summaries.is_synced:
             self._looked(self._summaries)
-        return [line.value for line in self._summaries.lines()]
+        return [line.value for line in self._summaries.lines() if "n" in line.value]
 
     def damage(self) -> list[Damage]:
         """Return the bytes of the three logs that are not what was written; reads all of them."""
@@ -343,7 +343,8 @@ class Session:
             self._refuse("it was opened before a fork")
         if self._refusal:
             self._refuse(self._refusal)
-        if not self._is_window and self.state.exists and self.disk.status(self.name) is None:
+        is_known = self._is_durable or self.state.exists
+        if not self._is_window and is_known and self.disk.status(self.name) is None:
             self._forget()
             self._is_durable = False
         try:
