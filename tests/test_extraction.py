@@ -133,6 +133,30 @@ def test_an_open_request_is_next_until_it_is_answered() -> None:
     assert "Last request" not in _text(answered)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "FAILED a.py::b - x\n=============== 6 failed, 90 passed in 1.84s ===============",
+        "=============== 3 passed, 1 error in 0.12s ===============",
+        "--- FAIL: TestQuay (0.00s)\nFAIL\nFAIL\tquay/a\t0.004s\nok  \tquay/b\t0.003s\nFAIL",
+        "ok 1 - a\nnot ok 2 - b\n# tests 2\n# 1 failed",
+        "[ERROR] Tests run: 5, Failures: 1, Errors: 0, Skipped: 0\n[INFO] BUILD FAILURE",
+        "Tests:       1 failed, 12 passed, 13 total",
+        "  11 passing (20ms)\n  2 failing",
+        "test result: FAILED. 3 passed; 1 failed; 0 ignored",
+    ],
+)
+def test_a_run_with_a_failed_test_is_never_said_to_have_passed(said: str) -> None:
+    text = _text(_after(SESSION[:1], _run("1", "make test", f"collecting\n{said}\n")))
+    assert "`make test` failed" in text
+    assert "passed (" not in text
+
+
+@pytest.mark.parametrize("said", ["====== 90 passed in 1.84s ======", "test result: ok. 4 passed; 0 failed; 0 ignored"])
+def test_a_run_without_a_failed_test_has_passed(said: str) -> None:
+    assert "`make test` passed" in _text(_after(SESSION[:1], _run("1", "make test", said)))
+
+
 def test_a_later_run_of_a_check_replaces_the_earlier_one_also_of_the_last_summary() -> None:
     failed = [*SESSION[:1], *_run("1", "make test", "FAILED test_quay\n1 failed, 2 passed")]
     assert "`make test` failed" in _text(_after(failed))

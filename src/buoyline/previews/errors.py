@@ -88,7 +88,7 @@ _SURE: Final = re.compile(
 )
 # A word alone, a heading, or a note that explains the message above it says less than other lines.
 _BARE: Final = re.compile(
-    rb"^\W*(?:FAIL|FAILED|[Ee]rror|ERROR|errors?)\W*$|^={4,} |^[^\s:]+:\d+(?::\d+)?: note: "
+    rb"^\W*(?:FAIL|FAILED|[Ee]rror|ERROR|errors?)\W*$|^={4,} \D*$|^[^\s:]+:\d+(?::\d+)?: note: "
     rb"|^\S+ (?:FAILED|ERROR)\s+\[ *\d+%\]$"
 )
 _VALUES: Final = re.compile(

@@ -39,6 +39,10 @@ PASSED: Final = re.compile(
     r"|PASS|OK|ok)\b"
 )
 """What a check says if nothing is wrong."""
+_FAILED: Final = re.compile(
+    r"^\W*FAIL(?:ED)?\b|\b[1-9]\d* (?:failed|failing|failures?\b|errors? in \d)|\bFailures: [1-9]"
+)
+"""What a run of tests says at its end if something is."""
 
 _JUDGED_CHARS: Final = 40_000
 _REFUSAL_CHARS: Final = 120
@@ -120,8 +124,11 @@ class Step:
         if len(text) > _JUDGED_CHARS:
             return False
         # What a run says last counts: an error in between may be expected, or be repaired.
-        passed = max((at for at, line in enumerate(text.splitlines(), 1) if PASSED.search(line[:400])), default=0)
-        return any(number >= passed for number, _ in flagged_lines(text))
+        lines = [line[:400] for line in text.splitlines()]
+        passed = max((at for at, line in enumerate(lines, 1) if PASSED.search(line)), default=0)
+        return any(map(_FAILED.search, lines[max(passed - 1, 0) :])) or any(
+            number >= passed for number, _ in flagged_lines(text)
+        )
 
     @cached_property
     def flagged(self) -> list[tuple[int, str]]:
