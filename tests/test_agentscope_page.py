@@ -502,7 +502,7 @@ class TestOurOwnSettings:
 
     async def test_agentscopes_own_configuration_is_refused_by_its_full_name(self) -> None:
         """Both are called ContextConfig."""
-        with pytest.raises(ConfigError, match=r"agentscope\.agent.*is no buoyline\.ContextConfig"):
+        with pytest.raises(ConfigError, match=r"agentscope\.agent.*is not a buoyline\.ContextConfig"):
             await ContextWindow.open(MemoryWorkspace(), "s1", config=documented())  # type: ignore[arg-type]
 
     def test_prompt_template_and_schema_of_agentscopes_configuration_can_be_taken_over(self) -> None:

@@ -38,6 +38,6 @@ def test_preview_reads_what_is_piped_in() -> None:
 def test_preview_says_what_would_not_be_offloaded(lines: int, *, is_small: bool) -> None:
     text = "".join(f"step {number} is done\n" for number in range(lines))
     shown = CliRunner().invoke(main, ["preview", "-"], input=text)
-    notice = "buoyline: this is at most 3,000 tokens, the default limit: it would stay in the context whole\n"
+    notice = "buoyline: an agent would see this file whole: it is not above the default limit of 3,000 tokens\n"
     assert shown.stderr == (notice if is_small else "")
     assert ContextConfig().tool_result_limit == LIMIT

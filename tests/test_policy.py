@@ -41,7 +41,7 @@ def test_the_first_rule_that_matches_holds_and_a_tool_without_a_name_matches_a_s
         (lambda: ToolRule(limit=True), "limit: must be a whole number, not bool"),
         (lambda: ToolRule(offload="sometimes"), "offload: 'sometimes' is not one of auto, never, always"),  # type: ignore[arg-type]  # that is the point
         (lambda: ContextConfig(tool_rules=[]), "tool_rules: must be a mapping"),  # type: ignore[arg-type]  # as above
-        (lambda: ContextConfig(tool_rules={"a": 5}), "tool_rules: 'a' is no ToolRule"),  # type: ignore[dict-item]  # as above
+        (lambda: ContextConfig(tool_rules={"a": 5}), "tool_rules: 'a' must be a ToolRule"),  # type: ignore[dict-item]  # as above
         (lambda: ContextConfig(turn_results_limit=2_999), "turn_results_limit: 2999 is below 3000"),
         (
             lambda: ContextConfig(turn_results_limit=9_000, tool_rules={"a": ToolRule(limit=9_001)}),

@@ -188,4 +188,4 @@ def _gc_in_words(found: GcReport, reasons: dict[str, str], *, is_done: bool) -> 
         sessions, blobs = counted(len(found.sessions), "session"), counted(len(found.blobs), "blob")
         yield f"{sessions}, {blobs}, {counted(len(found.files), 'leftover')}: {found.freed_bytes:,} bytes {verb}"
     else:
-        yield "nothing to remove"
+        yield "nothing to remove; sessions and files that were used within --grace stay"

@@ -15,9 +15,7 @@ workdir_option = click.option(
     # Not show_envvar: click would name the variable in every error about --workdir, even if it is not set.
     help="Directory of the workspace; BUOYLINE_WORKDIR is used if it is set.",
 )
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON value; a range [A, B] of messages ends before B."
-)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
 
 
 def existing_workspace(workdir: Path) -> LocalWorkspace:

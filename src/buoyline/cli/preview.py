@@ -51,7 +51,7 @@ def preview_command(file: Path, max_tokens: int, *, as_json: bool) -> None:
     else:
         print_text(shown)
     if small:
-        print_notices([f"this is at most {LIMIT:,} tokens, the default limit: it would stay in the context whole"])
+        print_notices([f"an agent would see this file whole: it is not above the default limit of {LIMIT:,} tokens"])
 
 
 @contextmanager

@@ -184,7 +184,7 @@ def config_of(config: object) -> ContextConfig:
         return ContextConfig()
     if not isinstance(config, ContextConfig):
         kind = type(config)
-        raise ConfigError("config", f"{kind.__module__}.{kind.__qualname__} is no buoyline.ContextConfig")
+        raise ConfigError("config", f"{kind.__module__}.{kind.__qualname__} is not a buoyline.ContextConfig")
     return config
 
 
@@ -198,7 +198,7 @@ def _rules(rules: object) -> dict[str, ToolRule]:
             found[pattern] = rule if isinstance(rule, ToolRule) else ToolRule(**rule)
         except TypeError as error:
             known = ", ".join(one.name for one in fields(ToolRule))
-            problem = f"{pattern!r} is no ToolRule ({error}); its settings are {known}"
+            problem = f"{pattern!r} must be a ToolRule or its settings, {known}, not {rule!r}"
             raise ConfigError("tool_rules", problem) from error
     return found
 

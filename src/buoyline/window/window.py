@@ -105,7 +105,7 @@ class ContextWindow:
         require_arguments(settings, summarizer)
         found: object = LocalWorkspace(workspace) if isinstance(workspace, (str, os.PathLike)) else workspace
         if not isinstance(found, Workspace):
-            raise ConfigError("workspace", f"{type(workspace).__name__} is none; give a path or a LocalWorkspace")
+            raise ConfigError("workspace", f"{type(workspace).__name__} is not one; give a path or a LocalWorkspace")
         self = cls.__new__(cls)
         self._begin(found, session_id, counter_of(counter), reporting(session_id, on_event))
         self._summarizers, self._given = {**(summarizers or {}), "": summarizer}, settings
@@ -251,7 +251,7 @@ class ContextWindow:
                     await self._compact(config, use_model=False, most=target)
             await self._turn(lambda: self._fit(target))
             if self.tokens > target:
-                reason = f"the newest messages alone take {self.tokens:,} tokens"
+                reason = "the provider refused them, and no more can be archived; open the window with its real size"
                 raise ContextOverflowError(self.tokens, self._budget.limit, reason) from error
             return self._hand_out()
 
