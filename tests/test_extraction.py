@@ -16,6 +16,7 @@ from thirds import STEP, each_third
 
 from buoyline.compression import Draft, Pointer, SourceMessage, SummaryRequest
 from buoyline.compression.extractive.summarizer import Extractive, extract
+from buoyline.compression.extractive.user import bans, is_made
 from buoyline.compression.pointers import POINTER, pointers_in
 from buoyline.compression.summary import FIELDS
 from buoyline.messages.registry import detect
@@ -433,3 +434,35 @@ def test_a_hostile_text_anywhere_takes_no_longer_than_any_other(name: str) -> No
         ]
     )
     assert _tokens(draft) <= 1_000
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["I don't know why it fails.", "There are no issues with it.", "我特别喜欢这个区别。", "Nevertheless it works."],
+)
+def test_what_the_user_only_states_is_no_prohibition(said: str) -> None:
+    assert [*bans(said)] == []
+
+
+@pytest.mark.parametrize(
+    "said", ["Don't touch quay.py.", "Never push.", "No toques quay.py.", "别动 quay.py。", "Do not push."]
+)
+def test_what_the_user_forbids_is_a_prohibition(said: str) -> None:
+    assert [*bans(said)] == [said]
+
+
+@pytest.mark.parametrize(
+    "said", ["<title> must never be empty, and so is <h1>", "<div>Why does this not render?</div>"]
+)
+def test_words_of_a_user_about_html_are_the_users(said: str) -> None:
+    assert not is_made(said)
+    assert is_made(f"<system-reminder>{said}</system-reminder>")
+
+
+def test_a_push_that_was_refused_is_in_the_summary() -> None:
+    push = _run("1", "git push origin main", "! [rejected] main -> main (fetch first)\nerror: failed to push some refs")
+    assert "`git push origin main` failed" in _text(_after(SESSION[:1], push))
+
+
+def test_a_line_that_returns_a_number_is_no_exit_status() -> None:
+    assert "failed" not in _text(_after(SESSION[:1], _run("1", "nl -ba quay.py", "def f():\n    return 42\n")))

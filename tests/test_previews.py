@@ -453,3 +453,24 @@ def test_previews_of_recorded_outputs_flag_few_lines() -> None:
             line for line in parse_preview(preview(text, 300, COUNTER)) if "more like it" not in line.mark and line.mark
         ]
         assert len({line.number for line in odd}) <= max(lines / 20, 8), file.name
+
+
+def test_in_a_verbose_run_of_tests_the_failed_one_is_shown() -> None:
+    lines = [line.partition("  [")[0] for line in TESTS[:200]]
+    lines[80] = lines[80].replace("PASSED", "FAILED")
+    assert "FAILED" in preview("\n".join(lines), 200, COUNTER)
+    assert [number for number, _ in flagged_lines("\n".join(lines))] == [81]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps([{"a": 0, "b": "x"}] * 60)[:-1] + ', {"a": 1, "a": {"b": 2}}]',
+        " " * 140_000 + "\n" + "\n".join(f"{n},{n % 7},x" for n in range(99)),
+        "a,b,c\n" + " " * 140_000 + "\n" + "\n".join(f"{n},{n % 7},x" for n in range(99)),
+        json.dumps([{"id": n, "modulus": 10**400 + n} for n in range(60)]),
+    ],
+    ids=["a key twice", "a blank line first", "a blank line second", "numbers beyond floats"],
+)
+def test_odd_forms_of_data_are_shown(text: str) -> None:
+    assert preview(text, 200, COUNTER)

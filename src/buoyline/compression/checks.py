@@ -113,10 +113,10 @@ def checked(draft: Draft, request: SummaryRequest, place: Place) -> tuple[Draft,
         return bool(text) and any(" " in one and readable(one) in readable(text) for one in said)
 
     def with_citations(line: str) -> str:
-        pieces, end = list[str](), 0
+        pieces, end, said = list[str](), 0, tuple[str, ...]()
         for match in POINTER.finditer(line):
             sentence = line[end : match.start()]
-            said, named = claims(line[: match.start()]), Pointer.all_of(match)
+            said, named = claims(sentence) if sentence.strip() else said, Pointer.all_of(match)
             found = [pointer for pointer in named if kept(pointer, said)]
             dropped.extend(str(pointer) for pointer in named if pointer not in found)
             pieces += [sentence if found else sentence.rstrip(), *citation_marks(found)]

@@ -104,7 +104,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?![a-z])|(?<=[\u3002\uff01\uff1f])")
 _LIST_MARK = re.compile(r"\s{0,40}(?:[-*+\u2022]|\d{1,3}[.)]|#{1,6}|>)\s+")
 _TAG = re.compile(r"\s{0,80}</?[A-Za-z][^<>]{0,200}>\s*")
 _EXIT = re.compile(
-    r"\b(?:exit|return)[ _-]?(?:code|status|ed with)?\W{0,4}(?:code |status )?(\d{1,3})\b", re.IGNORECASE
+    r"\b(?:exit(?:ed with)?|(?:exit|return)(?:ed)?[ _-]?(?:code|status))\W{0,4}(?:code |status )?(\d{1,3})\b",
+    re.IGNORECASE,
 )
 _MOST_EXIT_CHARS = 100  # a longer line is prose
 

@@ -44,7 +44,7 @@ _FORMS: Final = {
         r"[Nn]o such file|[Pp]ermission denied|command not found|[Cc]onnection refused|[Tt]imed out\b",
         r"\b[Ee]xit(?:ed)?(?: with)?(?: code| status)[ :=]+[1-9]|non-zero exit",
         r"^g?make(?:\[\d+\])?: \*\*\*|^npm (?:ERR!|error)",
-        r"\b[1-9]\d* (?:failed|failures?|errors?)\b|\b(?:failures|errors)=\"[1-9]|undefined reference",
+        r"\b[1-9]\d* (?:failed|failing|failures?|errors?)\b|\b(?:failures|errors)=\"[1-9]|undefined reference",
         r"\bORA-\d{5}|\bSQLSTATE\b|HTTP/[\d.]+\"? 5\d\d\b|\b5\d\d (?:[A-Z]\w+ )+(?:Error|Gateway|Unavailable|Timeout)",
         r"CrashLoopBackOff|ImagePullBackOff|ErrImagePull|\bFehler\b|\b[Ee]rreur\b",
         "\u9519\u8bef|\u932f\u8aa4|\u5931\u8d25|\u5931\u6557|\u5f02\u5e38|\u30a8\u30e9\u30fc|\uc624\ub958",

@@ -115,7 +115,9 @@ def _offset(document: str, start: int, path: _Path) -> int:
     """Return the offset of the value at *path* of the value at *start*."""
     start = _after(document, start)
     for key in path:
-        start = next(offset for name, offset in _members(document, start) if name == key)
+        *_, start = (
+            offset for name, offset in _members(document, start) if name == key
+        )  # of equal keys the last counts
     return start
 
 

@@ -5,6 +5,7 @@ What is odd is rare by definition: at most one line in twenty, and at most three
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from math import fsum
 from typing import Any, Final, NamedTuple
@@ -137,7 +138,8 @@ def odd_values(values: Sequence[Any]) -> list[OddValue]:
     rest = [(value, place) for place, value in enumerate(values) if is_uniform or kinds[place] == usual]
     if usual == "number":
         ranked = sorted(rest)
-        found += [*_apart(ranked, few), *_apart([(-value, place) for value, place in reversed(ranked)], few)]
+        with suppress(OverflowError):  # an integer beyond all floats
+            found += [*_apart(ranked, few), *_apart([(-value, place) for value, place in reversed(ranked)], few)]
     elif usual == "text":
         found += _used_once(rest)
     return sorted(found, key=lambda odd: -odd.weight)[:few]

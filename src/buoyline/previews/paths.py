@@ -15,7 +15,7 @@ _SEEN_CHARS = 600
 
 # "path:12: text" of a hit, "path-12- text" of a line around it, "path: text" without numbers.
 _HIT: Final = re.compile(
-    r"((?:[A-Za-z]:[\\/])?[^\s:\x00\[(#*\"'<>|{}=;,][^:\x00\"<>|{}=;()]{0,300}?)(?::(\d+):(?:\d+:)?|-(\d+)-|:)(?!//)"
+    r"((?:[A-Za-z]:[\\/])?[^\s:\x00\[(#*\"'<>|{}=;,][^:\x00\"<>|{}=;()]{0,300}?)(?::(\d+):(?:\d+:)?|-(\d+)-|:)(?!//|:)"
 )
 _TIME: Final = re.compile(r"\d{4}-\d\d|\d+:\d\d")
 _ENDING: Final = re.compile(r"\.[A-Za-z]\w{0,11}$")

@@ -32,7 +32,7 @@ def read_table(lines: Sequence[str]) -> Kind | None:
         return None
     rows = _rows(lines, delimiter)
     even = [(number, cells) for number, cells in rows if len(cells) == width]
-    if len(even) < _MOSTLY * len(rows):
+    if len(even) < max(_MOSTLY * len(rows), _LEAST_ROWS):
         return None
     first, names = even[0]
     below = list(zip(*(cells for _, cells in even[1:]), strict=True))

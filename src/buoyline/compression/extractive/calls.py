@@ -25,7 +25,7 @@ _READS = re.compile(
     r"\s*(?:cd|ls|cat|grep|rg|find|head|tail|wc|pwd|sed\s+-n|git\s+(?:status|log|diff|show|branch)|echo|which|mkdir"
     r"|sleep)\b"
 )
-_BREAK = re.compile(r"\"(?:[^\"\\]|\\[\s\S])*\"|'[^']*'|&&|\|\||[;\n|]|\d?>")
+_BREAK = re.compile(r"\"(?:[^\"\\]|\\[\s\S])*(?:\"|\Z)|'[^']*'|&&|\|\||[;\n|]|\d?>")
 _WRITES = re.compile(r"(?:^|\s)>{1,2}\s*(?!/dev/)([\w./~@+-]{2,300})")
 _REFUSED = re.compile(
     r"\b(?:user|human)\b[^.:\n]{0,40}\b(?:rejected|denied|refused|declined|doesn't want)", re.IGNORECASE
@@ -157,7 +157,8 @@ class Step:
                 continue
             found.append(readable(text[start : at if end < 0 else end]))
             start, end = (match.end() if match else at), -1
-        return [one for one in found if one and not _READS.match(one) and not one.startswith(("git ", "#"))]
+        quiet = "#" if self.failed else ("git ", "#")  # commits are told apart
+        return [one for one in found if one and not _READS.match(one) and not one.startswith(quiet)]
 
     def edit(self) -> tuple[str, str]:
         """Return what a change did, the most telling line that went and that came, and words of it; may be empty."""

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final
@@ -36,14 +35,11 @@ _CHECKS = re.compile(
     r"|ruff|eslint|tsc|tsgo|jest|vitest|tox|nox|ctest|gradle|mvn)(?:$|[^a-z])",
     re.IGNORECASE,
 )
-_QUOTED = re.compile(r"\"(?:[^\"\\]|\\[\s\S])*\"|'[^']*'")
+_QUOTED = re.compile(r"\"(?:[^\"\\]|\\[\s\S])*(?:\"|\Z)|'[^']*'")
 _COMMIT = re.compile(r"^\[([^\s\]]{1,120})(?: \([^)\n]{0,40}\))? ([0-9a-f]{7,40})\] (\S[^\n]{0,200})$", re.MULTILINE)
-_PUSH = re.compile(r"\bgit\b[^;&|\n]*\bpush\b")
-_TRACKS = re.compile("task|todo|plan", re.IGNORECASE)
+_PUSH = re.compile(r"\bgit\b[^;&|\n]{0,200}\bpush\b")
 _MOST_RECORDS: Final = 12
 _MOST_RECORD_CHARS: Final = 60_000
-_MOST_VALUE_CHARS: Final = 60
-_MOST_VALUES: Final = 8
 
 
 def facts_of(request: SummaryRequest) -> list[Fact]:
@@ -59,7 +55,6 @@ def facts_of(request: SummaryRequest) -> list[Fact]:
         reading.failed_calls,
         reading.flagged_rows,
         reading.records,
-        reading.series,
         reading.reports,
         reading.findings,
     )
@@ -311,28 +306,6 @@ class _Reading:
             yield self.fact(
                 "important_discoveries", "record", text, step.answer, 2, pointers=pointers, subject=f"record {key}"
             )
-
-    def series(self) -> Iterator[Fact]:
-        """Calls of one tool that neither run commands nor have files: with what they were made."""
-        series = defaultdict[str, list[Step]](list)
-        for step in self.answered:
-            is_other = not (step.command or step.paths or step.failed or _TRACKS.search(step.call.name))
-            if is_other and step.arguments:
-                series[step.call.name].append(step)
-        for name, steps in series.items():
-            key, shown = next(iter(steps[0].arguments)), dict[str, Step]()
-            for step in steps:
-                value = step.arguments.get(key)
-                said = readable(str(value)[:200]) if isinstance(value, (str, int)) else ""
-                if 0 < len(said) <= _MOST_VALUE_CHARS:
-                    shown.pop(said, None)
-                    shown[said] = step
-            if shown:
-                values = [*shown][-_MOST_VALUES:]
-                pointers = merged(one for said in values for one in self.finder.of(shown[said].source, said))
-                text = f"Called {name} with {key} {', '.join(values)}"
-                weight = 4 if len(shown) > 1 else 1.5
-                yield self.fact("current_state", "done", text, steps[-1].source, weight, pointers=pointers)
 
     def reports(self) -> Iterator[Fact]:
         """What the agent said last: its report, its words before the next call, or its question."""

@@ -13,15 +13,16 @@ _OPENING = re.compile(r"<([a-z]+[-_][a-z_-]+|file|document|context)\b[^<>]{0,300
 
 _CLOSING = re.compile(r"</([a-z][a-z_-]*)>")
 _WRAPPER = re.compile(r"</?(?:task|feedback|user_message|user_query|answer|request|query)>")
-_PROGRAM = re.compile(r"\[[^\[\]]{1,100}\]|/[\w:-]{1,60}|<[^<>]{1,60}>.*>", re.DOTALL)
+_PROGRAM = re.compile(r"\[[^\[\]]{1,100}\]|/[\w:-]{1,60}|<([a-z]+[-_][a-z_-]+)[^<>]{0,60}>.*</\1>", re.DOTALL)
 _PROGRAM_BEGINS = ("Base directory for this skill", "This session is being continued", "Caveat: ")
 
 _FORBIDS = re.compile(
-    r"\b(?:never|must not|mustn't|should not|shouldn't|do not|don't|not allowed|forbidden|off limits|keep away"
-    r"|leave .{1,40} alone)\b"
+    r"\b(?:never|must not|mustn't|should not|shouldn't|(?<!\bI )do not|(?<!\bI )don't|not allowed|forbidden|off limits"
+    r"|keep away|leave .{1,40} alone)\b"
     r"|\b(?:nie|niemals|keinesfalls|auf keinen fall|nicht|keine?n?|verboten)\b"
-    r"|\b(?:jamais|interdit|ne \w+ pas|nunca|prohibido|proibido|no \w+[ae]s|não)\b"
-    r"|\b(?:не|нельзя|никогда)\b|不要|不能|不得|不可|禁止|切勿|别|ないで|するな|てはいけ|지 ?마|금지|안 ?됩",
+    r"|\b(?:jamais|interdit|ne \w+ pas|nunca|prohibido|proibido|no (?:toques|uses|hagas|cambies|borres)|não)\b"
+    r"|\b(?:не|нельзя|никогда)\b|不要|不能|不得|不可|禁止|切勿|(?<![特识区级分个性类])别"
+    r"|ないで|するな|てはいけ|지 ?마|금지|안 ?됩",
     re.IGNORECASE,
 )
 _QUOTED_LINE = re.compile(r"^>.*$", re.MULTILINE)
