@@ -378,7 +378,7 @@ def test_the_end_of_a_conversation_changes_nothing_of_what_was_converted_before(
 
 
 def test_what_cannot_be_converted_says_which_message_and_what_to_do() -> None:
-    with pytest.raises(ConfigError, match="'cobol' is not known; choose one of agentscope, anthropic, bedrock, openai"):
+    with pytest.raises(ConfigError, match="'cobol' is not known; choose one of agent-framework, agentscope, anthropic"):
         convert(TALK, to="cobol")
     with pytest.raises(ConfigError, match="2 dialects for 5 messages"):
         convert(TALK, to="openai", from_=["openai", "openai"])

@@ -74,6 +74,10 @@ RESPONSES: dict[str, Any] = {
         }
     },
     "ollama": {"model": "qwen3", "done": True, "prompt_eval_count": 1_000, "eval_count": 20},
+    "pydantic ai": SimpleNamespace(
+        usage=SimpleNamespace(input_tokens=1_000, output_tokens=20, cache_read_tokens=900, cache_write_tokens=97)
+    ),
+    "agent framework": {"usage_details": {"input_token_count": 1_000, "output_token_count": 20}},
     "ours": Usage(1_000, 20),
     "ours in a response": {"usage": Usage(1_000, 20)},
 }
@@ -96,7 +100,7 @@ def test_usage_of_the_providers_own_objects_is_read(module: str, name: str, cont
 
 CACHED = {
     **dict.fromkeys(("openai json", "openai usage", "gemini json", "langchain"), (900, 0)),
-    **dict.fromkeys(("anthropic json", "anthropic usage", "litellm"), (900, 97)),
+    **dict.fromkeys(("anthropic json", "anthropic usage", "litellm", "pydantic ai"), (900, 97)),
     "bedrock": (997, 0),
 }
 
@@ -112,7 +116,15 @@ def test_no_more_tokens_are_cached_than_were_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("response", "model"), [(CHAT_COMPLETION, "gpt-4o"), (SimpleNamespace(model="m"), "m"), ({"model": 7}, ""), (3, "")]
+    ("response", "model"),
+    [
+        (CHAT_COMPLETION, "gpt-4o"),
+        (SimpleNamespace(model="m"), "m"),
+        (SimpleNamespace(model_name="m"), "m"),
+        (SimpleNamespace(response_metadata={"model_name": "m"}), "m"),
+        ({"model": 7}, ""),
+        (3, ""),
+    ],
 )
 def test_a_response_may_name_its_model(response: object, model: str) -> None:
     assert model_of(response) == model

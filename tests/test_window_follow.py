@@ -248,12 +248,13 @@ async def test_arguments_whose_keys_a_database_has_ordered_are_the_same() -> Non
     assert await other.follow(json.loads(json.dumps(listed, sort_keys=True))) == Followed(0)
 
 
-async def test_another_process_knows_a_list_with_whole_outputs_and_one_with_stubs() -> None:
+async def test_a_list_with_whole_outputs_and_one_with_stubs_are_known_here_and_in_another_process() -> None:
     workspace = MemoryWorkspace()
     window = await opened(workspace, config=CONFIG)
     listed = [user("go"), calling("c1"), result("c1", "row\n" * 2_000), said("seen")]
     await window.follow(listed)
-    for known in (listed, window.messages):
+    for known in (window.messages, listed):
+        assert await window.follow(known) == Followed(0)
         assert await (await opened(workspace)).follow(known) == Followed(0)
 
 

@@ -9,6 +9,7 @@ from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import print_json, print_notices
 from buoyline.inspect.session import messages_of
 from buoyline.messages import Converted, convert
+from buoyline.messages.jsonl import is_object
 from buoyline.messages.registry import dialect_named, dialect_names
 
 
@@ -26,9 +27,10 @@ def convert_command(session: str, dialect: str, *, workdir: Any, is_whole: bool,
 
     Example: buoyline convert s1 --to bedrock > s1.jsonl
     """
-    natives = messages_of(existing_workspace(workdir).stored(session), is_whole=is_whole)
-    converted = convert([native for _, native in natives], to=dialect, from_=[name for name, _ in natives])
-    lines = [dialect_named(dialect).to_json(message) for message in converted.messages]
+    values = messages_of(existing_workspace(workdir).stored(session), is_whole=is_whole)
+    converted = convert([value for _, value in values], to=dialect, from_=[name for name, _ in values])
+    made = converted.messages
+    lines = [message if is_object(message) else dialect_named(dialect).to_json(message) for message in made]
     if as_json:
         losses = [{"message": loss.message, "what": loss.what, "why": loss.why} for loss in converted.losses]
         print_json({"dialect": dialect, "messages": lines, "system": converted.system, "losses": losses})

@@ -10,10 +10,9 @@ from buoyline.compression.pointers import POINTER
 from buoyline.errors import NotFoundError
 from buoyline.lookups.text import merged, numbered, whole_lines
 from buoyline.messages import Message
-from buoyline.messages.registry import dialect_named
+from buoyline.messages.registry import stored_view
 from buoyline.tokens import default_counter
 from buoyline.tokens.messages import count_message
-from buoyline.window.records import dialect_of
 from buoyline.workspace import Workspace, layout
 from buoyline.workspace.session import Session
 from buoyline.workspace.state import ContextRecord, Range
@@ -128,7 +127,7 @@ def _seen(session: Session, numbers: Iterable[int]) -> tuple[SeenMessage, ...]:
     tools: dict[str, str] = {}
     found = list[SeenMessage]()
     for line in session.read(numbers):
-        view = dialect_named(dialect_of(line)).view(session.with_payloads(line))  # images count by size
+        view = stored_view(session.with_payloads(line), line.dialect)  # images count by size
         tools.update((call.call_id, call.name) for call in view.calls)
         results = (result.name or tools.get(result.call_id, "") for result in view.results)
         place = session.state.places.get(line.number)

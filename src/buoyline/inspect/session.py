@@ -7,7 +7,7 @@ from typing import Any
 
 from buoyline.errors import NotFoundError
 from buoyline.messages import Message, Text
-from buoyline.messages.registry import dialect_named
+from buoyline.messages.registry import stored_view
 from buoyline.offloader.transcript import render
 from buoyline.window.records import dialect_of
 from buoyline.workspace import layout
@@ -72,16 +72,14 @@ def _shown_numbers(record: ContextRecord | None, end: int) -> list[int]:
 
 
 def messages_of(session: Session, *, is_whole: bool = False) -> list[tuple[str, Any]]:
-    """Return dialect and native form of the messages in the context, the summary first; or of all messages."""
+    """Return dialect and JSON value of the messages in the context, the summary first; or of all messages."""
     context = session.state.context
     numbers = (
         range(session.state.end) if is_whole or session.state.is_plain else _shown_numbers(context, session.state.end)
     )
-    natives = [(dialect_of(line), line) for line in session.read(numbers)]
-    found = [(name, dialect_named(name).from_json(session.with_payloads(line))) for name, line in natives]
+    found = [(dialect_of(line), session.with_payloads(line)) for line in session.read(numbers)]
     if not is_whole and context is not None and (text := _stands_for(session, context)):
-        name = natives[-1][0] if natives else "openai"
-        found.insert(len(context.systems), (name, dialect_named(name).user_message(text)))
+        found.insert(len(context.systems), ("openai", {"role": "user", "content": text}))
     return found
 
 
@@ -113,7 +111,7 @@ def _in_words(lines: Sequence[LoggedMessage]) -> list[tuple[int, list[str]]]:
 
 
 def _view(line: LoggedMessage) -> Message:
-    return dialect_named(dialect_of(line)).view(line.value)
+    return stored_view(line.value, line.dialect)
 
 
 def request_in_words(session: Session, call: int) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from buoyline.errors import BuoylineError, ConfigError, StorageError
 from buoyline.lookups.text import readable_blocks, shown, whole_lines
 from buoyline.messages.formats import is_text_type
-from buoyline.messages.registry import detect, dialect_named
+from buoyline.messages.registry import stored_view
 from buoyline.offloader.protocol import instead_of
 from buoyline.offloader.transcript import render
 from buoyline.workspace import layout
@@ -277,18 +277,15 @@ def _blobs(files: Iterable[Sequence[Any]]) -> tuple[str, ...]:
 
 def _tools_of(line: LogLine, calling: LogLine | None) -> dict[int, str]:
     """Return the names of the tools whose results a message holds; *calling* is the message before the results."""
-    names = (
-        {} if calling is None else {call.call_id: call.name for call in detect(calling.value).view(calling.value).calls}
-    )
-    results = detect(line.value).view(line.value).results
+    calls = () if calling is None else stored_view(calling.value, calling.facts.get("dialect", "")).calls
+    names = {call.call_id: call.name for call in calls}
+    results = stored_view(line.value, line.facts.get("dialect", "")).results
     return {place: result.name or names.get(result.call_id, "") for place, result in enumerate(results)}
 
 
 def _rendered(lines: Iterable[LoggedMessage]) -> list[list[str]]:
-    dialects = ((line, dialect_named(line.dialect) if line.dialect else detect(line.value)) for line in lines)
-    shown_as = (
-        render([form.view(line.value)], line.number, ["in the context"], lambda _: None) for line, form in dialects
-    )
+    views = ((line.number, stored_view(line.value, line.dialect)) for line in lines)
+    shown_as = (render([view], number, ["in the context"], lambda _: None) for number, view in views)
     return [*chain.from_iterable(shown_as)]
 
 

@@ -8,7 +8,7 @@ Severity: TypeAlias = Literal["damage", "note"]
 DAMAGE: Final = ("bad-line", "missing", "changed", "dangling-citation", "unreadable", "format")
 """Kinds of damage: bytes that were acknowledged are gone, or are not what was written."""
 
-NOTES: Final = ("torn", "leftover", "unnamed-result", "unreferenced-blob")
+NOTES: Final = ("torn", "leftover", "unnamed-result", "unreferenced-blob", "unknown-dialect")
 """Kinds that a crash leaves, or time: nothing is lost."""
 
 

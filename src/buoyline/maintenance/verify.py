@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from buoyline.errors import BuoylineError, CorruptError, FormatVersionError, NotFoundError, StorageError
 from buoyline.maintenance.findings import Finding, IntegrityReport
 from buoyline.messages.jsonl import is_object, parse
+from buoyline.messages.registry import dialect_names
 from buoyline.offloader.protocol import StoredFile
 from buoyline.workspace import layout
 from buoyline.workspace.disk import Disk
@@ -134,6 +135,9 @@ class _Check:
         recorded = session.state.transcript
         self._file(f"{directory}/{layout.TRANSCRIPT}", recorded.length, recorded.crc, may_be_longer=True)
         self._summaries(session)
+        for dialect in sorted({line.facts.get("dialect", "") for line in session.lines()} - {"", *dialect_names()}):
+            text = f"messages of the dialect {dialect!r}, which is not registered here; a program that reads them does"
+            self.note("unknown-dialect", f"{directory}/{layout.CONTEXT}", text)
         for name in self._disk.entries(directory, unfinished=True):
             if name.startswith(layout.TEMPORARY):
                 self.note("leftover", f"{directory}/{name}", "a file that was never finished; gc removes it")

@@ -4,12 +4,13 @@ Native messages are read here and never changed. Token counts, files and session
 """
 
 from buoyline.messages.convert import Converted, convert
-from buoyline.messages.dialect import Dialect
+from buoyline.messages.dialect import Blocks, Dialect, ObjectDialect
 from buoyline.messages.jsonl import spell
 from buoyline.messages.losses import Loss, Losses
 from buoyline.messages.model import (
     Base64,
     CachePoint,
+    Compaction,
     Json,
     Media,
     Message,
@@ -20,11 +21,14 @@ from buoyline.messages.model import (
     ToolResult,
     Turn,
 )
+from buoyline.messages.openai import OpenAIChat
 from buoyline.messages.registry import register_dialect
 
 __all__ = [
     "Base64",
+    "Blocks",
     "CachePoint",
+    "Compaction",
     "Converted",
     "Dialect",
     "Json",
@@ -32,7 +36,9 @@ __all__ = [
     "Losses",
     "Media",
     "Message",
+    "ObjectDialect",
     "Opaque",
+    "OpenAIChat",
     "Reasoning",
     "Text",
     "ToolCall",

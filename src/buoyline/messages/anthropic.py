@@ -10,9 +10,20 @@ from typing import Any, Final
 from buoyline.messages import parts
 from buoyline.messages.dialect import BlockDialect, fields
 from buoyline.messages.formats import base64_of
-from buoyline.messages.jsonl import is_array
+from buoyline.messages.jsonl import is_array, spell
 from buoyline.messages.losses import Losses
-from buoyline.messages.model import Media, Part, Reasoning, ResultPart, Role, Text, ToolCall, ToolResult, Turn
+from buoyline.messages.model import (
+    Compaction,
+    Media,
+    Part,
+    Reasoning,
+    ResultPart,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
 
 _TYPES: Final = {
     "image": ("image/jpeg", "image/png", "image/gif", "image/webp"),
@@ -23,7 +34,7 @@ _TYPES: Final = {
 _OWN_BLOCKS = frozenset(
     {
         *("tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "search_result"),
-        *("server_tool_use", "mcp_tool_use", "mcp_tool_result", "container_upload"),
+        *("server_tool_use", "mcp_tool_use", "mcp_tool_result", "container_upload", "compaction"),
     }
 )
 """Unmistakable, as are the results of server tools and texts with a place for citations.
@@ -53,10 +64,22 @@ class Anthropic(BlockDialect):
             case {"type": "tool_result"}:
                 is_error = block.get("is_error") is True
                 return parts.result(block.get("tool_use_id"), block.get("content"), _inner_part, is_error=is_error)
+            case {"type": "compaction"} if _is_compaction(block):
+                return Compaction("compaction", spell(block))
             case {"type": "thinking" | "redacted_thinking"}:
                 return parts.reasoning(block.get("thinking"), block.get("signature"), block.get("data"))
             case _:
                 return _inner_part(block)
+
+    def apart(self, message: Any) -> Sequence[Any]:
+        """Return *message* with a ``compaction`` block in a message of its own, which stays in the context."""
+        found = fields(message) or {}
+        content: Any = held if is_array(held := found.get("content")) else []
+        at = next((at for at, block in enumerate(content) if _is_compaction(block)), None)
+        if at is None or len(content) == 1:
+            return (message,)
+        pieces = (content[:at], content[at : at + 1], content[at + 1 :])
+        return [{"role": found["role"], "content": [*piece]} for piece in pieces if piece]
 
     def is_result(self, block: Any) -> bool:
         """Return whether *block* is a ``tool_result`` block."""
@@ -88,6 +111,12 @@ class Anthropic(BlockDialect):
 
 def _block_type(block: object) -> str:
     return parts.string((fields(block) or {}).get("type"))
+
+
+def _is_compaction(block: object) -> bool:
+    """Return whether *block* is a compaction; one without content has failed, and the provider passes over it."""
+    found = fields(block) or {}
+    return found.get("type") == "compaction" and isinstance(found.get("content"), str)
 
 
 def _is_own(block: object) -> bool:

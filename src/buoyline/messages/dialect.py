@@ -115,7 +115,14 @@ class Dialect(ABC):
         A message that *is_known* keeps its items, whatever comes behind them. By default the longest is taken.
         """
         del is_known
-        return items
+        return [piece for item in items for piece in self.apart(item)]
+
+    def apart(self, message: Any) -> Sequence[Any]:
+        """Return the messages that *message* is split into, as some of it may outlast the rest in a context.
+
+        A message of role ``system`` outlasts all others, and so does the newest with a `Compaction`.
+        """
+        return (message,)
 
     def result_in(self, block: object) -> ToolResult | None:
         """Read *block* if it is a tool result without a message, as a tool may return it; None if it is not."""
@@ -159,6 +166,26 @@ class Dialect(ABC):
         losses = Losses(self.name)
         (message,) = self.write(turns_of(view, losses, self), losses)
         return message
+
+
+class ObjectDialect(Dialect):
+    """A form of a framework's own objects, read and changed as the JSON values that `to_json` makes of them.
+
+    A subclass imports its framework within `to_json` and `from_json` alone, so the command line reads the sessions of a
+    framework that is not installed.
+    """
+
+    @abstractmethod
+    def read(self, value: Mapping[str, Any]) -> Message:
+        """Read the JSON value of a message; see `Dialect.view`."""
+
+    def view(self, message: Any) -> Message:
+        """Read *message*; see `Dialect.view`."""
+        return self.read(self.value_of(message))
+
+    def value_of(self, message: Any) -> Mapping[str, Any]:
+        """Return the JSON value of *message*, which may be one already."""
+        return message if is_object(message) else self.to_json(message)
 
 
 class BlockDialect(Dialect):

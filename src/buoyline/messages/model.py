@@ -7,7 +7,10 @@ equality ignores them.
 
 import base64
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+
+USUAL_ALPHABET: Final = str.maketrans("-_", "+/")
+"""From base64 for URLs to the other one."""
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -60,7 +63,8 @@ class Base64:
     def decoded(self) -> bytes | None:
         """Return the bytes, also of base64 in lines; None if it is not base64 or is empty."""
         try:
-            return base64.b64decode("".join(self.text[self.start :].split()), validate=True) or None
+            text = "".join(self.text[self.start :].split()).translate(USUAL_ALPHABET)
+            return base64.b64decode(text, validate=True) or None
         except ValueError:
             return None
 
@@ -101,6 +105,11 @@ class Opaque:
     kind: str
     json: str
     call_id: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction(Opaque):
+    """What a provider has made of all messages before this one, of which it reads none any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +192,11 @@ class Message:
     def text(self) -> str:
         """The message's own text parts joined by newlines, without notes, reasoning, calls and results."""
         return "\n".join(part.text for part in self.parts if isinstance(part, Text) and not isinstance(part, Note))
+
+    @property
+    def is_compaction(self) -> bool:
+        """Whether it stands for all messages before it; see `Compaction`."""
+        return any(isinstance(part, Compaction) for part in self.parts)
 
     @property
     def result_texts(self) -> list[str]:

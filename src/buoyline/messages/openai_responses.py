@@ -12,13 +12,23 @@ from typing import Any, Final
 from buoyline.errors import MessageError
 from buoyline.messages import parts
 from buoyline.messages.dialect import Blocks, Dialect, fields, own_fields, plain_fields, role_of
-from buoyline.messages.jsonl import is_array, is_object
+from buoyline.messages.jsonl import is_array, is_object, spell
 from buoyline.messages.losses import Losses
-from buoyline.messages.model import Json, Media, Message, Part, Role, Text, Turn
+from buoyline.messages.model import Compaction, Json, Media, Message, Part, Role, Text, Turn
 from buoyline.messages.openai import chat_part, plain, result_part, takes_media, url_of
 
-_ALONE: Final = frozenset({"compaction", "item_reference", "mcp_approval_response"})
-"""Types of items that are not part of a response, beside those of users and outputs."""
+_ALONE: Final[Mapping[str, Role]] = {
+    "additional_tools": "system",
+    "compaction": "assistant",
+    "compaction_trigger": "user",
+    "configuration_update": "system",
+    "item_reference": "user",
+    "mcp_approval_response": "user",
+}
+"""Types of items that are not part of a response, beside those of users and outputs, and whose they are.
+
+Tools and settings hold from their item on, so they are the system's.
+"""
 
 
 class OpenAIResponses(Dialect):
@@ -29,27 +39,28 @@ class OpenAIResponses(Dialect):
     def detects(self, message: object) -> bool:
         """Return whether *message* is a response, its ``output``, or an item without a role."""
         found = fields(message)
-        if found is None or "role" in found:
+        kind = parts.string(found.get("type")) if found else ""
+        if found is None or ("role" in found and kind != "additional_tools"):
             return False
-        kind = parts.string(found.get("type"))
         return _is_response(found) or kind in _ALONE or kind == "reasoning" or kind.endswith(("_call", "_output"))
 
     def view(self, message: Any) -> Message:
         """Read *message*; the items of a response are what the model says. See `Dialect.view`."""
         found = plain_fields(message)
+        kind = parts.string(found.get("type"))
+        if kind in _ALONE:
+            part = Compaction(kind, spell(found)) if kind == "compaction" else parts.opaque(kind, found)
+            return Message(_ALONE[kind], (part,))
         if "role" in found:
             return Message(role_of(found), tuple(map(chat_part, parts.blocks_of(found.get("content")))))
         if _is_response(found):
             return Message("assistant", tuple(part for item in found["output"] for part in _parts(item)))
         if _is_output(found):
             return Message("tool", (parts.result(found.get("call_id"), _listed(found.get("output")), result_part),))
-        kind = parts.string(found.get("type"))
-        if kind not in _ALONE:
-            raise MessageError(
-                f"an item of type {kind!r} belongs to the items of its response: add the response, extend with all of "
-                "its items, or add them as {'output': [item, ...]}"
-            )
-        return Message("user", (parts.opaque(kind, found),))
+        raise MessageError(
+            f"an item of type {kind!r} belongs to the items of its response: add the response, extend with all of its "
+            "items, or add them as {'output': [item, ...]}"
+        )
 
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
         """Return a copy of a tool's output with other content."""

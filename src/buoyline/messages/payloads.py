@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from buoyline.errors import MessageError
 from buoyline.messages.formats import guessed_media_type
 from buoyline.messages.jsonl import is_array, is_object, model_fields, with_changed
-from buoyline.messages.model import Base64
+from buoyline.messages.model import USUAL_ALPHABET, Base64
 from buoyline.messages.parts import data_url, string
 
 # Bytes within JSON, spelled as Strands' session managers spell them: an object with the mark below and the base64
@@ -60,8 +60,9 @@ def _decoded(value: object) -> object:
 KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys and indexes that lead from a message's root to a value in it; never empty."""
 
-_URL_KEYS = frozenset({"url", "file_data", "image_url"})
-_KEYS = _URL_KEYS | {"data"}
+_URL_KEYS = frozenset({"url", "uri", "file_data", "image_url"})
+_BASE64_KEYS = frozenset({"data", "base64"})
+_KEYS = _URL_KEYS | _BASE64_KEYS
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
@@ -81,10 +82,17 @@ class Reference(NamedTuple):
 
 
 class PayloadText(NamedTuple):
-    """The media type, if it is a payload, of a text where a provider expects one, and the start of its base64."""
+    """A text where a provider expects a payload.
+
+    Attributes:
+        media_type: Empty if it is not known.
+        start: Of the base64.
+        is_of_pydantic: It may have the alphabet for URLs, and comes back in the usual one; pydantic reads both.
+    """
 
     media_type: str
     start: int
+    is_of_pydantic: bool = False
 
 
 def _payloads_in(value: object, at: KeyPath, format_name: str) -> Iterator[tuple[KeyPath, str, str, bytes]]:
@@ -93,7 +101,8 @@ def _payloads_in(value: object, at: KeyPath, format_name: str) -> Iterator[tuple
         for key, child in value.items():
             carrier = payload_text_of(key, child, value, format_name) if key in _KEYS else None
             if carrier is not None:
-                if content := _canonical(child[carrier.start :]):
+                text = child[carrier.start :]
+                if content := _canonical(text.translate(USUAL_ALPHABET) if carrier.is_of_pydantic else text):
                     yield (*at, key), child[: carrier.start], carrier.media_type, content
             elif type(child) not in _LEAVES:
                 yield from _payloads_in(child, (*at, key), format_for(key, value, format_name))
@@ -120,9 +129,11 @@ def payload_text_of(key: str, value: object, siblings: Mapping[str, Any], format
     if key in _URL_KEYS:
         found = data_url(value)
         return None if found is None else PayloadText(*found)
-    match siblings if key == "data" and isinstance(value, str) else None:
+    match siblings if key in _BASE64_KEYS and isinstance(value, str) else None:
         case {"type": "base64"}:
             return PayloadText(str(siblings.get("media_type", "")), 0)
+        case {"mime_type": str(media_type)} | {"media_type": str(media_type), "kind": "binary"}:
+            return PayloadText(media_type, 0, is_of_pydantic=True)
         case {"__bytes_encoded__": True}:
             return PayloadText(guessed_media_type(format_name) if format_name else "", 0)
         case {"format": str(audio)}:

@@ -1,15 +1,16 @@
 """The registry of dialects, and how the dialect of a message is detected."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 from buoyline.errors import ConfigError, MessageError
 from buoyline.messages.agentscope import AgentScope
 from buoyline.messages.anthropic import Anthropic
 from buoyline.messages.bedrock import Bedrock
 from buoyline.messages.dialect import Dialect, role_of
-from buoyline.messages.jsonl import is_object
-from buoyline.messages.model import ToolResult
+from buoyline.messages.jsonl import is_object, spell
+from buoyline.messages.model import Message, Opaque, ToolResult
 from buoyline.messages.openai import OpenAIChat
 from buoyline.messages.openai_responses import OpenAIResponses
 from buoyline.messages.parts import blocks_of
@@ -18,6 +19,17 @@ _BUILT_IN: Final[Mapping[str, Dialect]] = {
     dialect.name: dialect for dialect in (AgentScope(), Anthropic(), Bedrock(), OpenAIResponses(), OpenAIChat())
 }
 """In the order of detection: the first four have unmistakable blocks, and OpenAI's form is the remaining one."""
+
+_OF_EXTRAS: Final[Mapping[str, str]] = {
+    "agent-framework": "buoyline.integrations.agent_framework_dialect",
+    "gemini": "buoyline.integrations.gemini_dialect",
+    "langchain": "buoyline.integrations.langchain_dialect",
+    "pydantic-ai": "buoyline.integrations.pydantic_ai_dialect",
+}
+"""The modules whose ``DIALECT`` is registered once a session or a setting names it, or an object may be its message.
+
+None of them imports its framework.
+"""
 
 _registered: dict[str, Dialect] = {}
 """Of other packages, in the order of registration; they are asked before the built-in ones."""
@@ -42,7 +54,7 @@ def register_dialect(dialect: Dialect) -> None:
 
 def dialect_names() -> Sequence[str]:
     """Return the names that `dialect_named` takes, sorted."""
-    return sorted({**_BUILT_IN, **_registered})
+    return sorted({**_BUILT_IN, **_OF_EXTRAS, **_registered})
 
 
 def dialect_named(name: str) -> Dialect:
@@ -51,6 +63,8 @@ def dialect_named(name: str) -> Dialect:
     Raises:
         ConfigError: There is none; the message lists the known ones.
     """
+    if name in _OF_EXTRAS and name not in _registered:
+        register_dialect(import_module(_OF_EXTRAS[name]).DIALECT)
     found = _BUILT_IN.get(name) or _registered.get(name)
     if found is None:
         known = ", ".join(dialect_names())
@@ -68,7 +82,7 @@ def detect(message: object) -> Dialect:
         MessageError: No dialect detects it. If there is a role, the error says what is wrong with it or with the
             content.
     """
-    for dialect in _in_order():
+    for dialect in _in_order(message):
         if dialect.detects(message):
             return dialect
     if is_object(message) and "role" in message:
@@ -79,6 +93,18 @@ def detect(message: object) -> Dialect:
     raise MessageError(f"{shown} is no message of a known dialect ({known}): 'role' and 'content' are expected")
 
 
+def stored_view(value: Mapping[str, Any], name: str = "") -> Message:
+    """Read a message that is on disk; *name* is that of its dialect if it cannot be detected.
+
+    A message of a dialect that this process does not know is one `Opaque` part.
+    """
+    try:
+        dialect = dialect_named(name) if name else detect(value)
+        return dialect.view(value)
+    except (ConfigError, MessageError):
+        return Message("user", (Opaque(name or "unknown", spell(value)),))
+
+
 def read_result(tool_result: object) -> ToolResult:
     """Read one tool result by itself: a tool message, a block, or a `ToolResult`, which is returned.
 
@@ -87,7 +113,7 @@ def read_result(tool_result: object) -> ToolResult:
     """
     if isinstance(tool_result, ToolResult):
         return tool_result
-    for dialect in _in_order():
+    for dialect in _in_order(tool_result):
         if (found := dialect.result_in(tool_result)) is not None:
             return found
     results = detect(tool_result).view(tool_result).results
@@ -96,5 +122,8 @@ def read_result(tool_result: object) -> ToolResult:
     return results[0]
 
 
-def _in_order() -> Sequence[Dialect]:
+def _in_order(message: object) -> Sequence[Dialect]:
+    if not is_object(message):  # an object, perhaps of a framework
+        for name in _OF_EXTRAS:
+            dialect_named(name)
     return [*_registered.values(), *_BUILT_IN.values()]

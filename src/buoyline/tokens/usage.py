@@ -56,7 +56,7 @@ class _Form(NamedTuple):
 
 # LiteLLM gives Anthropic's cache fields beside OpenAI's prompt_tokens, which include them: that form comes first.
 # The input tokens of Anthropic and Bedrock exclude tokens read from or written to the cache; the others include them.
-# OpenAI's Responses and LangChain share Anthropic's names, without its cache fields.
+# OpenAI's Responses, LangChain and Pydantic AI share Anthropic's names, without its cache fields.
 _READ, _WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"
 _FORMS = (
     _Form(
@@ -69,8 +69,13 @@ _FORMS = (
     _Form(
         ("input_tokens", _READ, _WRITTEN),
         "output_tokens",
-        (_READ, "input_tokens_details.cached_tokens", "input_token_details.cache_read"),
-        (_WRITTEN, "input_tokens_details.cache_write_tokens", "input_token_details.cache_creation"),
+        (_READ, "input_tokens_details.cached_tokens", "input_token_details.cache_read", "cache_read_tokens"),
+        (
+            _WRITTEN,
+            "input_tokens_details.cache_write_tokens",
+            "input_token_details.cache_creation",
+            "cache_write_tokens",
+        ),
     ),
     _Form(
         ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"),
@@ -81,18 +86,24 @@ _FORMS = (
     _Form(("prompt_token_count",), "candidates_token_count", ("cached_content_token_count",)),
     _Form(("promptTokenCount",), "candidatesTokenCount", ("cachedContentTokenCount",)),
     _Form(("prompt_eval_count",), "eval_count"),
+    _Form(
+        ("input_token_count",),
+        "output_token_count",
+        ("cache_read_input_token_count",),
+        ("cache_creation_input_token_count",),
+    ),
 )
 
 # Ollama has its counts in the response itself, and none in the pieces of a stream but the last.
-_HOLDERS = ("usage", "usage_metadata", "usageMetadata", "prompt_eval_count")
+_HOLDERS = ("usage", "usage_metadata", "usageMetadata", "usage_details", "prompt_eval_count")
 
 
 def usage_of(response: object) -> Usage | None:
     """Read the usage from a provider's response, or from the usage object in it.
 
     Known are OpenAI's chat completions and responses (and compatible ones), Anthropic, Bedrock and Strands,
-    Gemini, Ollama, and LangChain's ``usage_metadata``, as objects or as JSON. Their packages are not imported. A
-    `Usage` is returned as it is.
+    Gemini, Ollama, LangChain's ``usage_metadata``, Pydantic AI and Microsoft's Agent Framework, as objects or as JSON.
+    Their packages are not imported. A `Usage` is returned as it is.
 
     Returns:
         The usage; None if the response has a field for it but no value, as in a stream that was not asked for it.
@@ -120,8 +131,9 @@ def usage_of(response: object) -> Usage | None:
 
 def model_of(response: object) -> str:
     """Return the name of the model that gave *response*; empty if it does not say."""
-    model = _field(response, "model")
-    return model if isinstance(model, str) else ""
+    ways = ("model", "model_name", "response_metadata.model_name", "response_metadata.model", "model_version")
+    found = (reduce(_field, way.split("."), response) for way in ways)
+    return next((name for name in found if isinstance(name, str)), "")
 
 
 def _form_of(usage: object) -> _Form | None:

@@ -31,6 +31,7 @@ class Context:
         tokens: Of head and messages.
         staying_tokens: Of what no compaction takes out of sight.
         images: How many there are.
+        compaction: Position in *entries* of the newest compaction of the provider; -1 if there is none.
     """
 
     def __init__(self, head: Head, entries: Sequence[Entry], counter: TextCounter) -> None:
@@ -38,11 +39,13 @@ class Context:
         self.head = head
         self.entries = [*entries]
         self._counter = counter
+        self._pairing, self.compaction = Pairing(), -1
         self._arrange()
 
     def append(self, entry: Entry) -> None:
         """Add a message at the end of the log; nearly always at the end of what is handed out, too."""
         late, behind = self._pairing.add(len(self.entries), entry.message)
+        self.compaction = len(self.entries) if entry.message.is_compaction else self.compaction
         self.entries.append(entry)
         if len(self.entries) == 1 or behind < self._pairing.group:
             self._arrange()
@@ -89,6 +92,8 @@ class Context:
             late[at], call_at = pairing.add(at, entry.message)
             (roots if call_at == at else behind.setdefault(call_at, [])).append(at)
         self._pairing = pairing
+        found = (at for at, entry in enumerate(self.entries) if entry.message.is_compaction)
+        self.compaction = max(found, default=-1)
         self.order: list[Entry] = []
         self.shown = self.head.natives
         self.tokens, self.staying_tokens, self.images = self.head.tokens, self.head.pin_tokens, 0

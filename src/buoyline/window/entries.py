@@ -62,7 +62,8 @@ class Entry:
             for inner in part.parts if isinstance(part, ToolResult) else (part,):
                 images += isinstance(inner, Media) and inner.kind == "image"
         object.__setattr__(self, "images", images)
-        object.__setattr__(self, "stays", self.pinned or self.message.role == "system")
+        stays = self.pinned or self.message.role == "system" or self.message.is_compaction
+        object.__setattr__(self, "stays", stays)
 
     @property
     def is_spoken(self) -> bool:

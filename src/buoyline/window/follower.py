@@ -179,12 +179,13 @@ def _record_of(
 
 
 def _within(given: Sequence[Given], known: Sequence[Known]) -> dict[int, int]:
-    """Return the places in *known*, in order, by those of the messages of a list that are there."""
-    found, at = dict[int, int](), 0
+    """Return the places in *known*, in any order, by those of the messages of a list that are there."""
+    found, free = dict[int, int](), dict(enumerate(known))
     for number, one in enumerate(given):
-        place = next((place for place in range(at, len(known)) if is_same(one, known[place])), None)
+        place = next((place for place, other in free.items() if is_same(one, other)), None)
         if place is not None:
-            found[number], at = place, place + 1
+            found[number] = place
+            del free[place]
     return found
 
 

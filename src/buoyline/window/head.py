@@ -23,7 +23,7 @@ class Head:
 
     Attributes:
         until: How many of the oldest messages of the conversation are archived.
-        systems: Archived system messages, which stay as they are.
+        systems: Archived messages that stay as they are: the newest compaction of the provider, and system messages.
         quotes: Archived messages that are quoted in front of the summary: pins, and under a document perhaps the
             user's newest words.
         summary: Of the archived messages; None if none was written.
@@ -56,6 +56,9 @@ class Head:
     def staying(self, leaving: Sequence[Entry], *, words: bool) -> tuple[list[Entry], list[Entry]]:
         """Return the system messages and the quotes once *leaving* are archived; with *words* the user's newest too."""
         kept = [*self.systems, *(entry for entry in leaving if entry.message.role == "system")]
+        compactions = [entry for entry in (*self.systems, *leaving) if entry.message.is_compaction]
+        # The provider reads nothing before the newest of its own compactions.
+        kept = [*compactions[-1:], *(entry for entry in kept if not entry.message.is_compaction)]
         found = [entry for entry in (*self.quotes, *leaving) if entry.message.role != "system"]
         newest = [entry.number for entry in found if entry.is_spoken][-1:] if words else []
         return kept, [entry for entry in found if entry.pinned or entry.number in newest]

@@ -206,7 +206,10 @@ def _line_for(part: ResultPart, stored: StoredResult, at: int) -> str | None:
     return reference_line_for(kept) if is_named and kept is not None else None
 
 
-# Arguments of calls. Each dialect has them under one of two keys, in an object that names the call.
+# Arguments of calls. Each dialect has them under one of three keys, in an object that names the call.
+
+_ARGUMENT_KEYS: Final = frozenset({"arguments", "args", "input"})
+_CALL_ID_KEYS: Final = ("id", "call_id", "tool_call_id", "toolUseId")
 
 
 def _shortened(arguments: str, path: str) -> dict[str, Any]:
@@ -226,10 +229,11 @@ def _with_arguments(value: Any, call: ToolCall, arguments: Mapping[str, Any], *,
         return [_with_arguments(inner, call, arguments) for inner in value]
     if not is_object(value):
         return value
-    is_of_call = is_of_call or call.call_id in (value.get("id"), value.get("call_id"), value.get("toolUseId"))
+    is_of_call = is_of_call or any(call.call_id == value.get(key) for key in _CALL_ID_KEYS)
+    is_of_call = is_of_call or (call.name == value.get("name") and value.get("args") == loaded(call.arguments))  # no id
     made = dict(value)
     for key, inner in value.items():
-        if key in {"arguments", "input"} and is_of_call:
+        if key in _ARGUMENT_KEYS and is_of_call:
             made[key] = json.dumps(arguments, ensure_ascii=False) if isinstance(inner, str) else dict(arguments)
         else:
             made[key] = _with_arguments(inner, call, arguments, is_of_call=is_of_call and key == "function")

@@ -46,7 +46,7 @@ class Records:
     def key(self, dialect: Dialect, native: Any, view: Message) -> str:
         """Return the hash of what the workspace's redaction leaves of a message: a short secret is guessed."""
         if self.session.redaction.is_active:
-            view = dialect.view(dialect.from_json(self.session.redaction.value(dialect.to_json(native))))
+            view = dialect.view(self.session.redaction.value(dialect.to_json(native)))
         return content_key(view)
 
     def line(self, entry: Entry, time: str | None, usage: Mapping[str, Any] | None) -> NewLine:
@@ -97,8 +97,7 @@ class Records:
         views, texts, files = list[Message](), list[list[str]](), dict[str, StoredResult]()
         lines = self.session.read(numbers)
         for line in lines:
-            dialect = dialect_named(dialect_of(line))
-            views.append(dialect.view(dialect.from_json(line.value)))
+            views.append(dialect_named(dialect_of(line)).view(line.value))
             files |= self._stubs_in(views[-1], line.stored) | self._recorded_stubs_in(views[-1])
         start = 0
         for at in range(1, len(lines) + 1):  # numbers have gaps where a list was changed

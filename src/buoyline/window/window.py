@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time as clock
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -23,7 +23,7 @@ from buoyline.management.managers import Decision, Replace, Situation
 from buoyline.management.model import ContextManagement
 from buoyline.management.registry import Management, document_of
 from buoyline.messages.dialect import Dialect
-from buoyline.messages.registry import dialect_named
+from buoyline.messages.registry import detect, dialect_named
 from buoyline.offloader import StoredResult, ToolOutput
 from buoyline.offloader.stub import stub_of
 from buoyline.tokens import TextCounter, TokenCounter
@@ -52,6 +52,9 @@ Tools: TypeAlias = Iterable[Any] | None
 
 _WORTH_ASKING_TOKENS: Final = 1_000
 """An agent that asks for a compaction gets none below that: the summary would take most of it."""
+
+_POINTER_TOKENS: Final = 200
+"""Of the summary beside a provider's own, which says where the messages are."""
 
 _LEAST_PROGRESS: Final = 0.1
 """Share by which a context must shrink after an overflow."""
@@ -171,8 +174,8 @@ class ContextWindow:
         return self._added([message], pinned=pinned, offload=offload, time=time)
 
     def extend(self, messages: Iterable[Any]) -> Coroutine[Any, Any, int]:
-        """Add messages in one write, all or none; return the index of the first."""
-        return self._added([*messages])
+        """Add messages, or the items of a response, in one write, all or none; return the index of the first."""
+        return self._added([*messages], are_items=True)
 
     async def add_tool_output(
         self, call_id: str, output: ToolOutput, *, name: str = "", keep_partial: bool = False
@@ -208,8 +211,8 @@ class ContextWindow:
 
         Args:
             management: A document for this call, in place of the window's.
-            system: System prompt of each request from now on.
-            tools: Definitions of the tools from now on.
+            system: System prompt of each request from now on; not on disk, unlike that of `open`.
+            tools: Definitions of the tools from now on; as *system*.
             at_trigger: False: compact only if the context does not fit the window.
 
         Raises:
@@ -411,13 +414,13 @@ class ContextWindow:
         *,
         ids: Sequence[str] | None = None,
         stored: StoredResult | None = None,
+        are_items: bool = False,
         offload: bool = False,
         time: str | None = None,
         **facts: Any,
     ) -> int:
         """Write messages down, with stubs for what is too large, and only then add them."""
-        if self._settings.dialect is not None and len(messages) > 1:
-            messages = dialect_named(self._settings.dialect).grouped(messages)
+        messages = self._grouped(messages) if are_items else self._apart(messages)
         first, pairs = self.added, zip(messages, ids or [""] * len(messages), strict=False)
         entries = [self._records.entry(one, first + at, id=own, **facts) for at, (one, own) in enumerate(pairs)]
         for at, entry in enumerate(entries):
@@ -427,11 +430,24 @@ class ContextWindow:
         lines = [self._records.line(one, time, use) for one, use in zip(entries, usages, strict=False)]
         self._session.append(lines)
         self._usage = None if entries else self._usage
-        for entry in entries:
+        for entry in (replace(one, keys=line.keys) for one, line in zip(entries, lines, strict=True)):
             self._context.append(entry)
             self._order.append(entry.number)
             self._events += entry.events
         return first
+
+    def _grouped(self, items: Sequence[Any], known_keys: Collection[str] | None = None) -> Sequence[Any]:
+        """Return the messages whose items, or which themselves, are *items*; see `Dialect.grouped`."""
+        if self._settings.dialect is None:
+            return self._apart(items)
+        form = dialect_named(self._settings.dialect)
+        if known_keys is None:
+            return form.grouped(items)
+        return form.grouped(items, lambda one: self._records.key(form, one, form.view(one)) in known_keys)
+
+    def _apart(self, messages: Sequence[Any]) -> Sequence[Any]:
+        form = self._settings.dialect and dialect_named(self._settings.dialect)
+        return [piece for one in messages for piece in (form or detect(one)).apart(one)]
 
     def _decided(self, entry: Entry, before: Sequence[Entry], *, offload: bool = False) -> Entry:
         """Return a new message with stubs for results; under a document all of them stay whole."""
@@ -458,16 +474,19 @@ class ContextWindow:
     async def _prepared(
         self, management: Management | None, system: Any, tools: Tools, *, at_trigger: bool = True
     ) -> list[Any]:
-        settings = self._settings
-        if system is not None or tools is not None:
-            settings = self._settings = settings.beside(system, tools)
-            self._session.settings = settings.to_json()
+        settings = self._settings.beside(system, tools)
+        if settings != self._settings:
+            # Not on disk: a system prompt with the time in it would write all tools down at each call.
+            self._settings = settings
             self._budget.send_beside(settings.system, settings.tools)
         if management is not None:
             self.management = await asyncio.to_thread(document_of, management, self.workspace)
         else:
             self.management = settings.management
         await self._turn(self._settle)
+        if cut := self._compacted_until():
+            config = replace(settings.config, summary_tokens=_POINTER_TOKENS)
+            await self._compact(config, cut=cut, use_model=False)
         if self.management is not None:
             await self._managed(self.management)
         has_trigger = at_trigger and self.management is None
@@ -477,6 +496,19 @@ class ContextWindow:
         if self.tokens > self._budget.limit:
             await self._turn(lambda: self._fit(self._budget.limit))
         return self._hand_out()
+
+    def _compacted_until(self) -> int:
+        """Return how many messages a compaction of the provider stands for, with itself; 0 if there is nothing to do.
+
+        OpenAI's ``/responses/compact`` leaves messages of the user before its item; the model reads these.
+        """
+        if (at := self._context.compaction) < 0:
+            return 0
+        views = self._context.views
+        if not self._context.head.until and all(view.role in ("user", "system") for view in views[:at]):
+            return 0
+        # Settings directly behind a compaction are the provider's, too.
+        return next((end for end in range(at + 1, len(views)) if views[end].role != "system"), len(views))
 
     def _hand_out(self) -> list[Any]:
         self._budget.hand_out(self._own_tokens)
@@ -661,15 +693,19 @@ class ContextWindow:
         self._known |= {one.number: one for one in new}
         forms = ((self._known.get(number), keys) for number, keys in self._session.state.form_keys.items())
         known = self._known | {one.number: one._replace(keys=one.keys + keys) for one, keys in forms if one}
-        dialect = self._settings.dialect and dialect_named(self._settings.dialect)
-        if dialect:
-            ours = {key for one in known.values() for key in one.keys}
-            messages = dialect.grouped(messages, lambda one: self._records.key(dialect, one, dialect.view(one)) in ours)
+        ours = {key for one in known.values() for key in one.keys}
+        messages = self._grouped(messages, ours)
+        first = self._records.given(messages[:1], None, self._listed)
+        if any(one.message.is_compaction and one.key not in ours for one in first):
+            # The owner has left out what it stands for.
+            messages = [*self._context.head.natives, *(entry.native for entry in self._context.order), *messages]
         made, parts = self._context.beginning
         if made != parts and [*messages[: len(made)]] == made:
             messages = [*parts, *messages[len(made) :]]
         self._listed = self._records.given(messages, key, self._listed)
         change = compared(self._listed, self._context, self._order, known, self._summaries)
+        if any(one.message.is_compaction for one in change.new):  # what it stands for was taken out, and is archived
+            change = change._replace(fork=None)
         if change.order is not None:
             self._take(change, change.order)
         changed = dict[int, Entry]()
