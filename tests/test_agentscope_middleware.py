@@ -49,8 +49,8 @@ from buoyline import ContextConfig as OurConfig
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import ConfigError, NotFoundError, StaleWindowError, WorkspaceFull
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware
-from buoyline.integrations.agentscope.middleware import is_overflow
 from buoyline.integrations.agentscope.state import joined, pieces
+from buoyline.integrations.pool import is_overflow
 from buoyline.messages import convert
 from buoyline.window import ContextCompressed, ContextManaged, Event, HistoryForked
 

@@ -25,7 +25,15 @@ CORE_DEPENDENCIES = frozenset({"click", "pydantic", "re2", "resiliparse", "rich"
 SLOW_TO_LOAD = CORE_DEPENDENCIES | {"asyncio", "anthropic", "openai"}
 """What ``import buoyline`` leaves to those who use it."""
 
-LOADED_WHEN_USED = {"compression/summarizers/provider.py": {"pydantic_ai"}} | {
+LOADED_WHEN_USED = {
+    "compression/summarizers/provider.py": {"pydantic_ai"},
+    "integrations/agent_framework.py": {"agent_framework"},
+    "integrations/deepagents.py": {"deepagents", "langchain", "langgraph"},
+    "integrations/google_adk.py": {"google"},
+    "integrations/langchain.py": {"langchain", "langchain_core", "langgraph"},
+    "integrations/openai_agents.py": {"agents"},
+    "integrations/pydantic_ai.py": {"pydantic_ai"},
+} | {
     path.relative_to(PACKAGE).as_posix(): {framework}
     for framework in ("agentscope", "strands")
     for path in (PACKAGE / "integrations" / framework).glob("*.py")

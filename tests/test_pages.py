@@ -16,7 +16,16 @@ from model_server import serving, summary
 from page_blocks import LANGUAGES, MODEL_URL, NOTES, ROOT, blocks_of, is_like, run
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-NEEDED = {"", "agentscope", "opentelemetry", "pydantic_ai", "strands"}
+SCRIPTED = {
+    "agent_framework": "agent_framework_model",
+    "agents": "openai_agents_model",
+    "deepagents": "langchain_model",
+    "google.adk": "google_adk_model",
+    "langchain": "langchain_model",
+}
+"""Modules of frameworks, and that of the tests whose `install` puts a scripted model in the place of real ones."""
+
+NEEDED = {"", "agentscope", "opentelemetry", "pydantic_ai", "strands", *SCRIPTED}
 """Modules without which a block is skipped; a misspelt one would skip it for ever."""
 
 FIELDS = ("task_overview", "current_state", "important_discoveries", "next_steps", "context_to_preserve")
@@ -36,7 +45,10 @@ def model_url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     elif needs == "strands":
         made = importlib.import_module("strands_model").ScriptedModel
         monkeypatch.setattr("strands.agent.agent.BedrockModel", lambda *_, **__: made([_strands_answer]))
+    elif needs in SCRIPTED:
+        importlib.import_module(SCRIPTED[needs]).install(monkeypatch)
     if needs == "pydantic_ai":
+        importlib.import_module("pydantic_ai_model").install(monkeypatch)
         monkeypatch.setenv("OPENAI_API_KEY", "none is asked for")
         with serving(summary(dict.fromkeys(FIELDS, "All parts were looked at."))) as server:
             yield server.url

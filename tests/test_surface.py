@@ -18,11 +18,17 @@ from buoyline.window import Event
 
 pytest.importorskip("agentscope", reason="agentscope is an extra for tests")
 pytest.importorskip("strands", reason="strands is an extra for tests")
+for framework in ("agent_framework", "agents", "deepagents", "google.adk", "langchain", "pydantic_ai"):
+    pytest.importorskip(framework, reason=f"{framework} is an extra for tests")
 
 PACKAGE = ROOT / "src" / "buoyline"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-MODULES = ("errors", "inspect.costs", "inspect.telemetry", "management.registry", "watching")
+MODULES = (
+    *("errors", "inspect.costs", "inspect.telemetry", "management.registry", "watching"),
+    *("integrations.agent_framework", "integrations.deepagents", "integrations.google_adk", "integrations.langchain"),
+    *("integrations.openai_agents", "integrations.pydantic_ai"),
+)
 """The modules that pages import from, besides the packages."""
 
 MAX_NAMES = 40

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
@@ -24,6 +23,7 @@ from buoyline.errors import ConfigError, ContextOverflowError, RedactionError, S
 from buoyline.integrations.agentscope.settings import ours
 from buoyline.integrations.agentscope.state import DIALECT, key_of, listed, pieces, said, take_over
 from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
+from buoyline.integrations.pool import is_overflow
 from buoyline.lookups import Tool, lookup_tools
 from buoyline.management.registry import NAME_KEY, Management, document_of
 from buoyline.offloader.protocol import instead_of
@@ -45,23 +45,6 @@ _LEAST_PROGRESS: Final = 0.1
 
 _NOT_WRITTEN = (StorageError, RedactionError, StaleWindowError, ContextOverflowError)
 """A reply goes on after these: the agent has its messages, even if no file has them."""
-
-# AgentScope passes on the errors of each provider's client, which have no class in common. Source of the words: the
-# answers of OpenAI, Anthropic, Google, DashScope, xAI, Mistral, vLLM and llama.cpp.
-_OVERFLOW_STATUSES: Final = frozenset({None, 400, 413, 422})
-_OVERFLOW_WORDS: Final = re.compile(
-    "context[ _]length|context (?:window|size|limit)|maximum (?:context|prompt length)|model maximum|max_model_len|"
-    "too many (?:tokens|total text bytes)|(?:prompt|input) is too long|input token count|range of input length|"
-    "(?:request|entity|payload|content) too large",
-    re.IGNORECASE,
-)
-
-
-def is_overflow(error: BaseException) -> bool:
-    """Return whether the provider has refused a request as too long, by the status and words of its client's error."""
-    codes = (getattr(error, name, None) for name in ("status_code", "code", "status"))
-    status = next((code for code in codes if isinstance(code, int)), None)
-    return status in _OVERFLOW_STATUSES and _OVERFLOW_WORDS.search(str(error)) is not None
 
 
 class AgentScopeLookup(ToolBase):
