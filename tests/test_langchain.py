@@ -22,6 +22,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 from verbose_runs import CALLS, SECRET, WINDOW, output
 
+from buoyline import ContextWindow
 from buoyline.errors import ConfigError, ContextOverflowError
 from buoyline.integrations.langchain import BuoylineMiddleware
 from buoyline.integrations.langchain_dialect import DIALECT
@@ -199,8 +200,20 @@ async def test_a_deep_agent_finds_with_its_own_tools_what_left_its_context(tmp_p
 def test_a_compaction_of_anthropics_is_a_message_of_its_own_and_the_calls_stay_with_the_rest() -> None:
     blocks: list[Any] = [{"type": "compaction", "content": "All so far."}, {"type": "text", "text": "I look."}]
     answer = AIMessage(blocks, tool_calls=[{"name": "look", "args": {}, "id": "c1"}])
-    compaction, rest = DIALECT.apart(answer)
+    compaction, rest = DIALECT.split(answer)
     assert (compaction.content, compaction.tool_calls) == (blocks[:1], [])
     assert (rest.content, rest.tool_calls) == (blocks[1:], answer.tool_calls)
     assert DIALECT.view(compaction).is_compaction
-    assert DIALECT.apart(rest) == (rest,)
+    assert DIALECT.split(rest) == (rest,)
+
+
+async def test_objects_without_a_named_dialect_are_read_by_another_process_and_seen_when_they_change(
+    tmp_path: Path,
+) -> None:
+    window = await ContextWindow.open(tmp_path, "s1", size=WINDOW)
+    asked = HumanMessage("hi", id="1")
+    await window.request([asked])
+    asked.content = "changed"
+    assert (await window.follow([asked])).added == 1
+    again = await ContextWindow.open(tmp_path, "s1")
+    assert [message.content for message in again.messages] == ["changed"]

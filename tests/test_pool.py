@@ -83,6 +83,17 @@ async def test_an_answer_is_on_disk_and_known_again_when_the_list_brings_it(tmp_
     assert len(str(shorter)) < len(str(request))
 
 
+async def test_a_session_that_another_process_goes_on_with_ends_no_request_of_another_one(tmp_path: Path) -> None:
+    ours, theirs = WindowPool(tmp_path, max_open=1), WindowPool(tmp_path)
+    await ours.request("s1", [user("go")])
+    await ours.add("s1", [said("yes")], {"input_tokens": 9})
+    async with ours.of("s1") as window:
+        window.note_usage({"input_tokens": 9})
+    await theirs.request("s1", [user("go"), said("yes"), user("more")])
+    assert await ours.request("s2", [user("I am s2.")]) == [user("I am s2.")]
+    assert len(await ours.request("s1", [user("go"), said("yes"), user("more"), said("done")])) == 4
+
+
 def test_a_pool_of_no_windows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="0 is no number of windows"):
         WindowPool(tmp_path, max_open=0)

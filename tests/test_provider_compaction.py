@@ -92,6 +92,49 @@ async def test_what_the_user_said_stays_beside_the_item_of_the_compact_endpoint(
     assert "SECRET-1-" in await grep.call(pattern="SECRET-1-")
 
 
+@pytest.mark.parametrize("way", ["request", "extend", "add"])
+@pytest.mark.parametrize("dialect", ["anthropic", None])
+async def test_an_answer_may_have_several_compactions_and_the_last_one_stands(
+    tmp_path: Path, dialect: str | None, way: str
+) -> None:
+    window = await ContextWindow.open(tmp_path, "s1", size=SIZE, dialect=dialect)
+    blocks: list[Any] = [{"type": "compaction", "content": "S1"}, {"type": "text", "text": "between"}]
+    answer, result = anthropic(3)
+    answer["content"] = [*blocks, {"type": "compaction", "content": "S2"}, *answer["content"]]
+    listed = [{"role": "user", "content": "Read."}, answer, result]
+    if way == "request":
+        await window.request(listed)
+    elif way == "extend":
+        await window.extend(listed)
+    else:
+        for message in listed:
+            await window.add(message)
+    request = await window.prepare()
+    assert kinds(request) == ["user", "compaction", "user", "text+tool_use", "tool_result"]
+    assert "S2" in json.dumps(request[1])
+
+
+@pytest.mark.parametrize("way", ["add", "extend"])
+async def test_a_compaction_within_a_response_of_openais_stands_for_what_was_before(tmp_path: Path, way: str) -> None:
+    window = await ContextWindow.open(tmp_path, "s1", size=SIZE, dialect="openai-responses")
+    await window.extend([{"role": "user", "content": "Read."}, *responses(1)])
+    items = [responses(COMPACTED_AT[0])[0], {"type": "message", "role": "assistant", "content": "Done."}]
+    await (window.add({"output": items}) if way == "add" else window.extend(items))
+    assert kinds(await window.prepare()) == ["compaction", "user", "message"]
+
+
+async def test_a_request_from_before_the_newest_compaction_is_known_again(tmp_path: Path) -> None:
+    window = await ContextWindow.open(tmp_path, "s1", size=SIZE, dialect="anthropic")
+    older = await window.request([{"role": "user", "content": "Read."}, *anthropic(1), *anthropic(COMPACTED_AT[0])])
+    assert kinds(older)[:2] == ["user", "compaction"]
+    await window.extend([*anthropic(30), *anthropic(31)])
+    await window.compress(before=-2)
+    again = await ContextWindow.open(tmp_path, "s1")
+    await again.follow(older)
+    assert kinds(await again.prepare()).count("compaction") == 1
+    assert json.dumps(await again.prepare()).count("no longer in the context.]") == 1
+
+
 @pytest.mark.parametrize("dialect", ["anthropic", None])
 async def test_a_failed_compaction_of_anthropics_stands_for_nothing(tmp_path: Path, dialect: str | None) -> None:
     window = await ContextWindow.open(tmp_path, "s1", size=SIZE, dialect=dialect)

@@ -158,7 +158,7 @@ def test_a_message_reads_the_same_from_disk_at_any_time_and_without_pydantic_ai(
 
 
 def test_each_part_of_a_request_is_a_message_and_results_come_first() -> None:
-    views = [DIALECT.view(piece) for piece in DIALECT.apart(a_request())]
+    views = [DIALECT.view(piece) for piece in DIALECT.split(a_request())]
     assert [view.role for view in views] == [*["tool"] * 7, *["system"] * 3, *["user"] * 3]
     assert [result.is_error for view in views for result in view.results] == [False] * 6 + [True]
     kinds = [[type(part).__name__ for part in (view.results or [view])[0].parts] for view in views]
@@ -173,7 +173,7 @@ def test_an_old_prompt_to_retry_is_a_result_if_it_names_a_tool() -> None:
 
 
 def test_a_compaction_of_the_provider_is_a_message_and_its_own_calls_have_their_results() -> None:
-    before, compacted = [DIALECT.view(piece) for piece in DIALECT.apart(a_response())]
+    before, compacted = [DIALECT.view(piece) for piece in DIALECT.split(a_response())]
     assert (before.role, compacted.role, compacted.is_compaction) == ("assistant", "assistant", True)
     said: Any = before.parts
     assert (said[1].hidden, said[1].sealed_by, said[3].arguments) == ("c2VhbGVk", "pydantic-ai", '{"n": 1')
@@ -182,7 +182,7 @@ def test_a_compaction_of_the_provider_is_a_message_and_its_own_calls_have_their_
 
 
 def test_stubs_take_the_place_of_blocks() -> None:
-    pieces = DIALECT.apart(a_request())
+    pieces = DIALECT.split(a_request())
     for piece, kept in ((pieces[5], []), (pieces[6], [1, 2])):
         (old,) = DIALECT.view(piece).results
         (new,) = DIALECT.view(DIALECT.with_results(piece, {0: ["stub", *kept]})).results

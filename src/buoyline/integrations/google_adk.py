@@ -27,11 +27,12 @@ from buoyline.workspace.workspace import Workspace
 __all__ = ["BuoylinePlugin", "session_of"]
 
 _ADDED: Final = (
-    "The text between <<<BEGIN_SYSTEM_INSTRUCTION>>> and <<<END_SYSTEM_INSTRUCTION>>> below is your own",
-    "The following content is from your previous conversations with the user.\n",
+    ("The text between <<<BEGIN_SYSTEM_INSTRUCTION>>> and <<<END_SYSTEM_INSTRUCTION>>> below is your own", "<<<END_"),
+    ("The following content is from your previous conversations with the user.\n", "\n</PAST_CONVERSATIONS>\n"),
 )
-"""How that begins which ADK adds to each request, at another place each time: an `instruction` beside a
-`static_instruction`, and memories. Source: `_INSTRUCTION_PREAMBLE` and `PreloadMemoryTool` of 2.13."""
+"""Openings and marks near the end of the contents that ADK inserts into each request, at varying places: an
+`instruction` beside a `static_instruction`, and memories. Source: `_INSTRUCTION_PREAMBLE` and `PreloadMemoryTool` of
+2.13."""
 
 
 class BuoylinePlugin(BasePlugin):
@@ -128,8 +129,12 @@ def session_of(context: CallbackContext) -> str:
 
 def _apart(contents: list[Content]) -> tuple[list[Content], list[Content]]:
     """Return what ADK has added, and the others."""
-    added = [one for one in contents if one.role == "user" and one.parts and str(one.parts[0].text).startswith(_ADDED)]
+    added = [one for one in contents if one.role == "user" and one.parts and _is_added(one.parts[0].text or "")]
     return added, [one for one in contents if one not in added]
+
+
+def _is_added(text: str) -> bool:
+    return any(text.startswith(opening) and mark in text[len(opening) :] for opening, mark in _ADDED)
 
 
 def _together(added: list[Content], contents: list[Content]) -> list[Content]:

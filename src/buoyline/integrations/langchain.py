@@ -7,6 +7,7 @@ Example:
 """
 
 import os
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -36,7 +37,7 @@ def session_of_run() -> str:
     now = get_config().get("configurable", {})
     if not now.get("thread_id"):
         raise ConfigError("thread_id", 'is missing: invoke(..., {"configurable": {"thread_id": "..."}})')
-    thread = str(now["thread_id"]).replace("%", "%25").replace("--", "-%2D")  # only sub-agents have `--`
+    thread = re.sub("-(?=-|$)", "%2D", str(now["thread_id"]).replace("%", "%25"))  # only sub-agents have `--`
     steps = (step.partition(":") for step in now.get("checkpoint_ns", "").split("|")[:-1])
     path = "-".join(f"{name}-{task[:8]}" if task else name for name, _, task in steps)
     return f"{thread}--{path}" if path else thread

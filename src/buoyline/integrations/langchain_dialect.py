@@ -50,10 +50,10 @@ class LangChain(ObjectDialect):
         others = [part for part in beside.parts if part not in blocks]
         return Message(speaker_of(role, blocks), (*blocks, *others), name)
 
-    def apart(self, message: Any) -> Sequence[Any]:
+    def split(self, message: Any) -> Sequence[Any]:
         """Return an answer with Anthropic's ``compaction`` block in a message of its own; calls stay with the rest."""
         content = message.get("content") if is_object(message) else getattr(message, "content", "")
-        pieces = _ANTHROPIC.apart({"role": "assistant", "content": content})
+        pieces = _ANTHROPIC.split({"role": "assistant", "content": content})
         if len(pieces) == 1:
             return (message,)
         value, bare = self.value_of(message), {key: list[Any]() for key in _CALLS}

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from buoyline.errors import ConfigError, UsageError
+from buoyline.errors import BuoylineError, ConfigError, UsageError
 from buoyline.lookups import lookup_tools
 from buoyline.messages.jsonl import is_object
 from buoyline.window import ContextWindow
@@ -54,8 +54,8 @@ def is_overflow(error: BaseException) -> bool:
 class WindowPool:
     """The windows of a server's sessions: of each one at most, and the *max_open* used last.
 
-    Its methods may be called from any thread and event loop. Those for one session wait for each other, so two runs of
-    one conversation cannot mix their lists.
+    Its methods may be called from any thread and event loop. Calls for one session run one at a time. If two runs of
+    one conversation take turns, each request has the list of its own run, and the log has both.
 
     Attributes:
         workspace: Holds the sessions.
@@ -69,7 +69,7 @@ class WindowPool:
 
         Args:
             workspace: A workspace, or its path.
-            max_open: Windows that stay open; another one closes the one that was used longest ago.
+            max_open: Windows that stay open; opening one more closes the least recently used.
             prefix: Begins the names of the lookups, for an agent that has others of these names.
             settings: Those of `ContextWindow.open` for each window.
         """
@@ -88,7 +88,7 @@ class WindowPool:
             return await window.request(messages, system=system, tools=tools)
 
     async def recover(self, session_id: str, messages: Sequence[Any], error: BaseException) -> list[Any]:
-        """Return at least a tenth less to send of the list that the provider has just refused.
+        """Return a request at least a tenth smaller than the one that the provider has just refused.
 
         Raises:
             ContextOverflowError: The messages that must stay are too large.
@@ -100,7 +100,7 @@ class WindowPool:
     async def add(self, session_id: str, messages: Sequence[Any], response: object = None) -> None:
         """Add what the model has answered, so that it is on disk before its tools run.
 
-        *response* has the usage; one that cannot be right costs no answer.
+        *response* has the usage; if that is implausible, it is ignored.
         """
         async with self.of(session_id) as window:
             with suppress(UsageError):
@@ -126,35 +126,48 @@ class WindowPool:
         with self._guard:
             slot = self._slots.setdefault(session_id, _Slot())
             self._slots.move_to_end(session_id)
-            slot.runs += 1
+            slot.users += 1
+        async with self._held(session_id, slot):
+            if slot.window is None:
+                slot.window = await ContextWindow.open(self.workspace, session_id, **self._settings)
+                slot.window.tools(prefix=self._prefix)  # their results are never offloaded
+            yield slot.window
+        await self._close_oldest(self._max_open)
+
+    @asynccontextmanager
+    async def _held(self, session_id: str, slot: "_Slot") -> AsyncGenerator[None]:
+        """Hold the lock of a slot whose users were counted already; without users and a window the slot goes."""
         try:
             while not slot.lock.acquire(blocking=False):  # noqa: ASYNC110 - an event belongs to one loop
                 await asyncio.sleep(_WAIT_S)
             try:
-                if slot.window is None:
-                    slot.window = await ContextWindow.open(self.workspace, session_id, **self._settings)
-                    slot.window.tools(prefix=self._prefix)  # their results are never offloaded
-                yield slot.window
+                yield
             finally:
                 slot.lock.release()
         finally:
             with self._guard:
-                slot.runs -= 1
-        await self._close_oldest(self._max_open)
+                slot.users -= 1
+                if not slot.users and slot.window is None:
+                    del self._slots[session_id]
 
     async def _close_oldest(self, kept: int) -> None:
         with self._guard:
-            oldest = [name for name, slot in [*self._slots.items()][: max(len(self._slots) - kept, 0)] if not slot.runs]
-            slots = [self._slots.pop(name) for name in oldest]
-        for slot in slots:
-            if slot.window is not None:
-                await slot.window.close()
+            oldest = [*self._slots.items()][: max(len(self._slots) - kept, 0)]
+            oldest = [(session_id, slot) for session_id, slot in oldest if not slot.users]
+            for _, slot in oldest:
+                slot.users += 1
+        for session_id, slot in oldest:
+            async with self._held(session_id, slot):
+                window, slot.window = slot.window, None
+                if window is not None:
+                    with suppress(BuoylineError):  # only the last usage is lost, as if another process goes on
+                        await window.close()
 
 
 @dataclass(slots=True)
 class _Slot:
-    """The place of a session: *runs* use its window, or wait for its lock."""
+    """The place of a session: *users* have its window, or wait for its lock."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    runs: int = 0
+    users: int = 0
     window: ContextWindow | None = None

@@ -111,7 +111,7 @@ class BuoylineCapability(AbstractCapability[Any]):
         return found
 
     def _tool(self, lookup: Lookup) -> Tool[Any]:
-        async def call(ctx: RunContext[Any], **arguments: Any) -> str:
+        async def call(ctx: RunContext[Any], /, **arguments: Any) -> str:
             return await self.pool.look_up(self._session_of(ctx), lookup.name, arguments)
 
         return Tool[Any].from_schema(call, lookup.name, lookup.description, lookup.parameters, takes_ctx=True)

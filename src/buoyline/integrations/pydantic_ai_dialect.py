@@ -34,7 +34,7 @@ class PydanticAI(ObjectDialect):
         role = "system" if all(map(_stays, value["parts"])) else speaker_of("user", read)
         return Message("assistant" if value["kind"] == "response" else role, read)
 
-    def apart(self, message: Any) -> Sequence[Any]:
+    def split(self, message: Any) -> Sequence[Any]:
         """Return the parts of a request, results first; or what a compaction splits a response into."""
         native = self.from_json(message) if is_object(message) else message
         held = sorted(native.parts, key=lambda part: part.part_kind != "tool-return")
@@ -55,7 +55,7 @@ class PydanticAI(ObjectDialect):
         return Messages.validate_python([value])[0]
 
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
-        """Return a copy of a request that is one result, as `apart` makes them, with other content."""
+        """Return a copy of a request that is one result, as `split` makes them, with other content."""
         return self.with_content(message, results[0])
 
     def with_content(self, message: Any, blocks: Blocks) -> Any:

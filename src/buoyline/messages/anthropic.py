@@ -5,6 +5,7 @@ are blocks of user messages, several in one message if calls ran in parallel.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from buoyline.messages import parts
@@ -71,15 +72,12 @@ class Anthropic(BlockDialect):
             case _:
                 return _inner_part(block)
 
-    def apart(self, message: Any) -> Sequence[Any]:
-        """Return *message* with a ``compaction`` block in a message of its own, which stays in the context."""
+    def split(self, message: Any) -> Sequence[Any]:
+        """Return *message* with each ``compaction`` block in a message of its own; one answer may have several."""
         found = fields(message) or {}
         content: Any = held if is_array(held := found.get("content")) else []
-        at = next((at for at, block in enumerate(content) if _is_compaction(block)), None)
-        if at is None or len(content) == 1:
-            return (message,)
-        pieces = (content[:at], content[at : at + 1], content[at + 1 :])
-        return [{"role": found["role"], "content": [*piece]} for piece in pieces if piece]
+        pieces = [[*group] for _, group in groupby(content, _is_compaction)]
+        return (message,) if len(pieces) <= 1 else [{"role": found["role"], "content": piece} for piece in pieces]
 
     def is_result(self, block: Any) -> bool:
         """Return whether *block* is a ``tool_result`` block."""

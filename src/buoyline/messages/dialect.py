@@ -115,9 +115,9 @@ class Dialect(ABC):
         A message that *is_known* keeps its items, whatever comes behind them. By default the longest is taken.
         """
         del is_known
-        return [piece for item in items for piece in self.apart(item)]
+        return [piece for item in items for piece in self.split(item)]
 
-    def apart(self, message: Any) -> Sequence[Any]:
+    def split(self, message: Any) -> Sequence[Any]:
         """Return the messages that *message* is split into, as some of it may outlast the rest in a context.
 
         A message of role ``system`` outlasts all others, and so does the newest with a `Compaction`.

@@ -90,6 +90,11 @@ class OpenAIResponses(Dialect):
         items: Sequence[Any] = held["output"] if is_object(message) else held.output
         return items
 
+    def split(self, message: Any) -> Sequence[Any]:
+        """Return a response without the items in it that are messages of their own, such as a compaction, and these."""
+        items = self.handed_out(message)
+        return self.grouped(items) if any(_type_of(item) in _ALONE for item in items) else (message,)
+
     def grouped(self, items: Sequence[Any], is_known: Callable[[Any], bool] = bool) -> Sequence[Any]:
         """Return *items* as messages: those of a response, up to the next output or user item, are one.
 
@@ -134,6 +139,10 @@ class OpenAIResponses(Dialect):
                     yield {"output": [*([{"role": "assistant", "content": said}] if said else []), *calls]}
             elif turn.role != "tool":
                 yield {"role": turn.role, "content": _content(turn.parts)}
+
+
+def _type_of(item: object) -> str:
+    return parts.string((fields(item) or {}).get("type"))
 
 
 def _is_response(found: Mapping[str, Any]) -> bool:

@@ -1,9 +1,9 @@
 """Base64 payloads inside a message's JSON: found, taken out, put back.
 
-A payload is found only where a provider expects one: a data URL under ``url``, ``image_url`` or ``file_data``, and
-``data`` beside ``type: base64``, ``format`` or the mark of Bedrock's bytes. Text elsewhere stays text, even if it looks
-like base64. A payload is taken out only if its base64 is canonical; otherwise putting it back would not give the same
-JSON.
+A payload is found only where a provider or a framework expects one: a data URL under ``url``, ``uri``, ``image_url`` or
+``file_data``, and ``data`` or ``base64`` beside ``type: base64``, ``format``, a media type, or the mark of Bedrock's
+bytes. Text elsewhere stays text, even if it looks like base64. A payload is taken out only if its base64 is canonical;
+otherwise putting it back would not give the same JSON.
 """
 
 import base64
@@ -61,6 +61,9 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 """Keys and indexes that lead from a message's root to a value in it; never empty."""
 
 _URL_KEYS = frozenset({"url", "uri", "file_data", "image_url"})
+_INLINE = "inline_data"
+"""Where Gemini has payloads."""
+
 _BASE64_KEYS = frozenset({"data", "base64"})
 _KEYS = _URL_KEYS | _BASE64_KEYS
 _LEAVES = frozenset({str, int, float, bool, type(None)})
@@ -87,12 +90,12 @@ class PayloadText(NamedTuple):
     Attributes:
         media_type: Empty if it is not known.
         start: Of the base64.
-        is_of_pydantic: It may have the alphabet for URLs, and comes back in the usual one; pydantic reads both.
+        may_be_urlsafe: It may have the alphabet for URLs, and comes back in the usual one; pydantic reads both.
     """
 
     media_type: str
     start: int
-    is_of_pydantic: bool = False
+    may_be_urlsafe: bool = False
 
 
 def _payloads_in(value: object, at: KeyPath, format_name: str) -> Iterator[tuple[KeyPath, str, str, bytes]]:
@@ -102,7 +105,7 @@ def _payloads_in(value: object, at: KeyPath, format_name: str) -> Iterator[tuple
             carrier = payload_text_of(key, child, value, format_name) if key in _KEYS else None
             if carrier is not None:
                 text = child[carrier.start :]
-                if content := _canonical(text.translate(USUAL_ALPHABET) if carrier.is_of_pydantic else text):
+                if content := _canonical(text.translate(USUAL_ALPHABET) if carrier.may_be_urlsafe else text):
                     yield (*at, key), child[: carrier.start], carrier.media_type, content
             elif type(child) not in _LEAVES:
                 yield from _payloads_in(child, (*at, key), format_for(key, value, format_name))
@@ -118,10 +121,12 @@ def format_for(key: str, siblings: Mapping[str, Any], format_name: str) -> str:
     """
     if key == "source":
         return string(siblings.get("format"))
-    return format_name if key == "bytes" else ""
+    return _INLINE if key == _INLINE else format_name if key == "bytes" else ""
 
 
-def payload_text_of(key: str, value: object, siblings: Mapping[str, Any], format_name: str = "") -> PayloadText | None:
+def payload_text_of(  # noqa: PLR0911 - one for each form
+    key: str, value: object, siblings: Mapping[str, Any], format_name: str = ""
+) -> PayloadText | None:
     """Return facts about *value* if a payload is expected under *key* of the object *siblings*; decodes nothing.
 
     *format_name* is that of the object: see `format_for`.
@@ -132,8 +137,13 @@ def payload_text_of(key: str, value: object, siblings: Mapping[str, Any], format
     match siblings if key in _BASE64_KEYS and isinstance(value, str) else None:
         case {"type": "base64"}:
             return PayloadText(str(siblings.get("media_type", "")), 0)
-        case {"mime_type": str(media_type)} | {"media_type": str(media_type), "kind": "binary"}:
-            return PayloadText(media_type, 0, is_of_pydantic=True)
+        case {"mime_type": str(media_type), "type": "image" | "audio" | "video" | "file"} | {
+            "media_type": str(media_type),
+            "kind": "binary",
+        }:
+            return PayloadText(media_type, 0, may_be_urlsafe=True)
+        case {"mime_type": str(media_type)} if format_name == _INLINE:
+            return PayloadText(media_type, 0, may_be_urlsafe=True)
         case {"__bytes_encoded__": True}:
             return PayloadText(guessed_media_type(format_name) if format_name else "", 0)
         case {"format": str(audio)}:

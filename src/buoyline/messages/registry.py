@@ -26,10 +26,10 @@ _OF_EXTRAS: Final[Mapping[str, str]] = {
     "langchain": "buoyline.integrations.langchain_dialect",
     "pydantic-ai": "buoyline.integrations.pydantic_ai_dialect",
 }
-"""The modules whose ``DIALECT`` is registered once a session or a setting names it, or an object may be its message.
+"""The modules that have these as ``DIALECT``. None of them imports its framework."""
 
-None of them imports its framework.
-"""
+_of_extras: dict[str, Dialect] = {}
+"""Those that were needed. Only objects are asked for: on disk a line names the dialect."""
 
 _registered: dict[str, Dialect] = {}
 """Of other packages, in the order of registration; they are asked before the built-in ones."""
@@ -63,9 +63,9 @@ def dialect_named(name: str) -> Dialect:
     Raises:
         ConfigError: There is none; the message lists the known ones.
     """
-    if name in _OF_EXTRAS and name not in _registered:
-        register_dialect(import_module(_OF_EXTRAS[name]).DIALECT)
-    found = _BUILT_IN.get(name) or _registered.get(name)
+    if name in _OF_EXTRAS and name not in _of_extras:
+        _of_extras[name] = import_module(_OF_EXTRAS[name]).DIALECT
+    found = _BUILT_IN.get(name) or _of_extras.get(name) or _registered.get(name)
     if found is None:
         known = ", ".join(dialect_names())
         raise ConfigError("dialect", f"{name!r} is not known; choose one of {known}")
@@ -91,6 +91,11 @@ def detect(message: object) -> Dialect:
     shown = f"an object with the keys {sorted(message)[:8]}" if is_object(message) else type(message).__name__
     known = ", ".join(dialect_names())
     raise MessageError(f"{shown} is no message of a known dialect ({known}): 'role' and 'content' are expected")
+
+
+def is_detected(value: Mapping[str, Any], name: str) -> bool:
+    """Return whether the dialect of a message's JSON value is detected as the one called *name*."""
+    return next((dialect.name for dialect in _in_order(value) if dialect.detects(value)), "") == name
 
 
 def stored_view(value: Mapping[str, Any], name: str = "") -> Message:
@@ -123,7 +128,5 @@ def read_result(tool_result: object) -> ToolResult:
 
 
 def _in_order(message: object) -> Sequence[Dialect]:
-    if not is_object(message):  # an object, perhaps of a framework
-        for name in _OF_EXTRAS:
-            dialect_named(name)
-    return [*_registered.values(), *_BUILT_IN.values()]
+    frameworks = () if is_object(message) else map(dialect_named, _OF_EXTRAS)
+    return [*_registered.values(), *frameworks, *_BUILT_IN.values()]

@@ -1,15 +1,15 @@
 """Messages of a window as lines of its session's log, and back; and how they read in the transcript."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import copy
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
 from buoyline.messages import Message, Text
 from buoyline.messages.dialect import Dialect
-from buoyline.messages.jsonl import is_object
 from buoyline.messages.payloads import take_out
-from buoyline.messages.registry import detect, dialect_named
+from buoyline.messages.registry import detect, dialect_named, is_detected
 from buoyline.messages.times import now, time_of
 from buoyline.offloader import StoredResult
 from buoyline.offloader.protocol import StoredFile
@@ -43,6 +43,20 @@ class Records:
         keys = facts.pop("keys", None) or (self.key(form, native, view),)
         return Entry(number, native, form.name, view, count_message(view, self._counter), keys=keys, **facts)
 
+    def split(self, messages: Sequence[Any]) -> Sequence[Any]:
+        """Return what each message is split into; see `Dialect.split`."""
+        form = dialect_named(self._dialect) if self._dialect else None
+        return [piece for one in messages for piece in (form or detect(one)).split(one)]
+
+    def grouped(self, items: Sequence[Any], known_keys: Collection[str] | None = None) -> Sequence[Any]:
+        """Return the messages whose items, or which themselves, are *items*; see `Dialect.grouped`."""
+        if self._dialect is None:
+            return self.split(items)
+        form = dialect_named(self._dialect)
+        if known_keys is None:
+            return form.grouped(items)
+        return form.grouped(items, lambda one: self.key(form, one, form.view(one)) in known_keys)
+
     def key(self, dialect: Dialect, native: Any, view: Message) -> str:
         """Return the hash of what the workspace's redaction leaves of a message: a short secret is guessed."""
         if self.session.redaction.is_active:
@@ -53,7 +67,8 @@ class Records:
         """Return the line of a new message."""
         form = self.form(entry)
         facts = form.keys, entry.pinned, form.refs, form.stored, usage, entry.ours
-        return NewLine(form.value, time or time_of(form.value) or now(), self._dialect or "", entry.id, *facts)
+        dialect = self._dialect or ("" if is_detected(form.value, entry.dialect) else entry.dialect)
+        return NewLine(form.value, time or time_of(form.value) or now(), dialect, entry.id, *facts)
 
     def form(self, entry: Entry) -> NewForm:
         """Return the record of a message that has another form from now on."""
@@ -83,9 +98,9 @@ class Records:
         made = list[Given]()
         for at, native in enumerate(messages):
             own, old = key(native) if key else "", before[at] if at < len(before) else None
-            if old is None or old.id != own or old.kept != native:
+            if old is None or old.id != own or not _is_unchanged(native, old.kept):
                 form = dialect_named(self._dialect) if self._dialect else detect(native)
-                view, kept = form.view(native), {**native} if is_object(native) else native
+                view, kept = form.view(native), copy.copy(native)
                 old = Given(native, kept, view, own, self.key(form, native, view))
             made.append(old)
         return made
@@ -133,6 +148,15 @@ class Records:
         chunks = self.session.disk.chunks(f"{self.session.name}/{shown or name}")
         lines, path = sum(chunk.count(b"\n") for chunk in chunks), self.session.path_of
         return StoredResult(path(name), name, shown and path(shown), lines)
+
+
+def _is_unchanged(native: Any, kept: Any) -> bool:
+    """Return whether an object is as its copy; some classes of messages do not compare fields."""
+    compares_fields: object = type(native).__eq__
+    if compares_fields is object.__eq__:
+        fields, known = (getattr(one, "__dict__", None) for one in (native, kept))
+        return bool(fields == known)
+    return bool(native == kept)
 
 
 def _stored_in(view: Message, stored: Stored) -> Stored:

@@ -87,6 +87,9 @@ class Settings:
         config = config_of(found.get("config"))
         if found.get("dialect") is not None:
             dialect_named(found["dialect"])
+        if known.get("dialect") not in (None, found.get("dialect")):
+            problem = f"the session holds messages of {known['dialect']!r}; take another id, or convert them"
+            raise ConfigError("dialect", problem)
         most = _reserved(found.get("max_output_tokens"), model, require_size(size), config.largest_trigger_ratio)
         new = cls(size, most, config, dialect=found.get("dialect"), management=found.get("management"))
         return new.beside(found.get("system"), found.get("tools"))

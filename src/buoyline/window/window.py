@@ -22,7 +22,7 @@ from buoyline.lookups.tools import Tool
 from buoyline.management.managers import Decision, Replace, Situation
 from buoyline.management.model import ContextManagement
 from buoyline.management.registry import Management, document_of
-from buoyline.messages.dialect import Dialect
+from buoyline.messages.dialect import OPENING, Dialect
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.offloader import StoredResult, ToolOutput
 from buoyline.offloader.stub import stub_of
@@ -405,8 +405,12 @@ class ContextWindow:
             self._session.note_usage(self._usage)
             self._usage = None
 
-    def _added(self, messages: Sequence[Any], **how: Any) -> Coroutine[Any, Any, int]:
-        return self._ended(self._turns.take(lambda: self._append(messages, **how)))
+    def _added(self, messages: Sequence[Any], *, are_items: bool = False, **how: Any) -> Coroutine[Any, Any, int]:
+        def work() -> int:
+            split = self._records.grouped if are_items else self._records.split
+            return self._append(split(messages), **how)
+
+        return self._ended(self._turns.take(work))
 
     def _append(
         self,
@@ -414,14 +418,12 @@ class ContextWindow:
         *,
         ids: Sequence[str] | None = None,
         stored: StoredResult | None = None,
-        are_items: bool = False,
         offload: bool = False,
         time: str | None = None,
         **facts: Any,
     ) -> int:
         """Write messages down, with stubs for what is too large, and only then add them."""
-        messages = self._grouped(messages) if are_items else self._apart(messages)
-        first, pairs = self.added, zip(messages, ids or [""] * len(messages), strict=False)
+        first, pairs = self.added, zip(messages, ids or [""] * len(messages), strict=True)
         entries = [self._records.entry(one, first + at, id=own, **facts) for at, (one, own) in enumerate(pairs)]
         for at, entry in enumerate(entries):
             entry = replace(entry, stored={0: stored.files}) if stored else entry  # noqa: PLW2901 - the same message
@@ -435,19 +437,6 @@ class ContextWindow:
             self._order.append(entry.number)
             self._events += entry.events
         return first
-
-    def _grouped(self, items: Sequence[Any], known_keys: Collection[str] | None = None) -> Sequence[Any]:
-        """Return the messages whose items, or which themselves, are *items*; see `Dialect.grouped`."""
-        if self._settings.dialect is None:
-            return self._apart(items)
-        form = dialect_named(self._settings.dialect)
-        if known_keys is None:
-            return form.grouped(items)
-        return form.grouped(items, lambda one: self._records.key(form, one, form.view(one)) in known_keys)
-
-    def _apart(self, messages: Sequence[Any]) -> Sequence[Any]:
-        form = self._settings.dialect and dialect_named(self._settings.dialect)
-        return [piece for one in messages for piece in (form or detect(one)).apart(one)]
 
     def _decided(self, entry: Entry, before: Sequence[Entry], *, offload: bool = False) -> Entry:
         """Return a new message with stubs for results; under a document all of them stay whole."""
@@ -689,22 +678,11 @@ class ContextWindow:
             return await work()
 
     def _follow(self, messages: Sequence[Any], key: MessageKey | None) -> Followed:
-        new = self._session.keys(next(reversed(self._known), -1) + 1)
-        self._known |= {one.number: one for one in new}
-        forms = ((self._known.get(number), keys) for number, keys in self._session.state.form_keys.items())
-        known = self._known | {one.number: one._replace(keys=one.keys + keys) for one, keys in forms if one}
-        ours = {key for one in known.values() for key in one.keys}
-        messages = self._grouped(messages, ours)
-        first = self._records.given(messages[:1], None, self._listed)
-        if any(one.message.is_compaction and one.key not in ours for one in first):
-            # The owner has left out what it stands for.
-            messages = [*self._context.head.natives, *(entry.native for entry in self._context.order), *messages]
-        made, parts = self._context.beginning
-        if made != parts and [*messages[: len(made)]] == made:
-            messages = [*parts, *messages[len(made) :]]
+        known = self._known_messages()
+        messages = self._as_messages(messages, {found for one in known.values() for found in one.keys})
         self._listed = self._records.given(messages, key, self._listed)
         change = compared(self._listed, self._context, self._order, known, self._summaries)
-        if any(one.message.is_compaction for one in change.new):  # what it stands for was taken out, and is archived
+        if change.new and change.new[0].message.is_compaction:  # what it stands for was taken out, and is archived
             change = change._replace(fork=None)
         if change.order is not None:
             self._take(change, change.order)
@@ -719,6 +697,28 @@ class ContextWindow:
         if change.fork is not None:
             self._events.append(HistoryForked(change.fork, change.removed))
         return Followed(len(change.new), change.removed, change.fork, len(change.edited))
+
+    def _known_messages(self) -> dict[int, Keys]:
+        """Return what identifies each message of the session in all its forms."""
+        new = self._session.keys(next(reversed(self._known), -1) + 1)
+        self._known |= {one.number: one for one in new}
+        forms = ((self._known.get(number), keys) for number, keys in self._session.state.form_keys.items())
+        return self._known | {one.number: one._replace(keys=one.keys + keys) for one, keys in forms if one}
+
+    def _as_messages(self, listed: Sequence[Any], known_keys: Collection[str]) -> Sequence[Any]:
+        """Return the messages of a list, with what its owner has left out behind a compaction, and without ours."""
+        messages = self._records.grouped(listed, known_keys)
+        made, parts = self._context.beginning
+        if made != parts and [*messages[: len(made)]] == made:
+            messages = [*parts, *messages[len(made) :]]
+        elif messages:
+            form = dialect_named(self._settings.dialect) if self._settings.dialect else detect(messages[0])
+            is_opening = form.alternates_roles and form.view(messages[0]).text == OPENING
+            messages = messages[1:] if is_opening else messages
+        first = self._records.given(messages[:1], None, self._listed)
+        if any(one.message.is_compaction and one.key not in known_keys for one in first):
+            messages = [*self._context.head.natives, *(entry.native for entry in self._context.order), *messages]
+        return messages
 
     def _take(self, change: Change, order: Sequence[int]) -> None:
         """Show another selection of the session's messages."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from buoyline.errors import BuoylineError, ConfigError, CorruptError, MessageError, NotFoundError
 from buoyline.messages import Message
 from buoyline.messages.payloads import take_out, without_payload
-from buoyline.messages.registry import detect, read_result
+from buoyline.messages.registry import detect, is_detected, read_result, stored_view
 from buoyline.messages.times import now, time_of
 from buoyline.offloader.transcript import render
 from buoyline.workspace import layout
@@ -279,9 +279,8 @@ def _lines(session: Session, natives: Sequence[Any]) -> list[tuple[NewLine, Mess
 def _line(session: Session, dialect: str, value: Any) -> tuple[NewLine, Message]:
     value, refs = take_out(value, session.put)
     value = session.redaction.value(value)
-    found = detect(value)
-    spelled = "" if found.name == dialect else dialect
-    return NewLine(value, time_of(value) or now(), spelled, refs=refs), found.view(value)
+    spelled = "" if is_detected(value, dialect) else dialect
+    return NewLine(value, time_of(value) or now(), spelled, refs=refs), stored_view(value, spelled)
 
 
 class LocalWorkspace(Workspace):
