@@ -204,7 +204,7 @@ def test_readers_go_on_behind_a_damaged_line_and_only_who_asks_for_it_is_refused
     found = session.keys()
     assert [keys.number for keys in found] == [n for n in range(300) if n != damage.number]
     assert session.read([299, damage.number + 1])[1].value["content"].startswith(f"{damage.number + 1} ")
-    with pytest.raises(CorruptError, match=f"line {damage.number} is damaged"):
+    with pytest.raises(CorruptError, match=f"line {damage.number + 1} is damaged"):
         session.read(range(300))
     assert session.append([message("next")]) == 300
 

@@ -322,9 +322,9 @@ class Session:
         """
         if self._is_durable:
             return
-        found = self.disk.status(self._records.name)
+        # In this order: whoever creates the session meanwhile writes the records first.
+        written, found = self.disk.status(self._messages.name), self.disk.status(self._records.name)
         if not self.state.exists and (found is None or found.size == 0):
-            written = self.disk.status(self._messages.name)
             if found is None and written is not None and written.size > 0:
                 raise self._messages.corrupt(
                     "has no record in state.jsonl; if another program began it, use another id"
@@ -490,7 +490,7 @@ class Session:
         found = {line.number: line for first, end in _runs(numbers) for line in log.lines(first, end)}
         for number in numbers:
             if number not in found:
-                raise log.corrupt(f"line {number} is damaged or missing")
+                raise log.corrupt(f"line {number + 1} is damaged or missing")
         return found
 
 
