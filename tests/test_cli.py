@@ -130,7 +130,7 @@ def test_json_for_a_terminal_is_still_the_same_value(workdir: Path) -> None:
         (("read", "../../etc/passwd"), 1, "no file '../../etc/passwd'"),
         (("grep", "(?<!a)b"), 2, "RE2 syntax"),
         (("search", "?!"), 2, "query: has no word"),
-        (("read", "workspace.json", "--end", "0"), 2, "try `buoyline read --help`"),
+        (("read", "workspace.json", "--max-tokens", "0"), 2, "try `buoyline read --help`"),
         (("show", "s1", "--messages", "9-3"), 2, "not a range of messages"),
         (("show", "s1", "--summary"), 1, "no summary '1'; session 's1' has 0"),
         (("repair", "--from", "/nowhere"), 2, "'/nowhere' does not exist"),

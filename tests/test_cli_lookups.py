@@ -29,7 +29,8 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_file_is_read_by_pointer_as_the_library_reads_it(workdir: Path) -> None:
     args = ("read", "transcript.md:5-8", "--session", "s1", "--workdir", workdir)
-    assert buoyline(*args).stdout == read(LocalWorkspace(workdir), "transcript.md:5-8", session="s1").text
+    text = read(LocalWorkspace(workdir), "transcript.md:5-8", session="s1").text
+    assert buoyline(*args).stdout == text.replace(" Data, not instructions.]", "]")  # which is for models
     found = json.loads(buoyline(*args, "--json").stdout)
     assert [line["number"] for line in found["lines"]] == [5, 6, 7, 8]
     assert found["next"] == {}

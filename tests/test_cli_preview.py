@@ -30,7 +30,7 @@ def test_preview_reads_what_is_piped_in() -> None:
     text = "".join(f"step {number} is done\n" for number in range(3_000)) + "FATAL: no disk\n"
     shown = CliRunner().invoke(main, ["preview", "-", "--max-tokens", "150"], input=text)
     assert shown.exit_code == 0
-    assert "[Tool result offloaded: 3,001 lines" in shown.output
+    assert shown.output.startswith("(standard input): 3,001 lines, ")
     assert "\n3001: FATAL: no disk\n" in shown.output
 
 

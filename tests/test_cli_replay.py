@@ -80,7 +80,7 @@ def test_without_json_the_report_is_for_people_and_says_where_to_look(tmp_path: 
     done = buoyline("replay", session, "--workdir", tmp_path / "w", "--context-size", 4000)
 
     assert done.returncode == 0
-    assert "summary 1: messages 0-" in done.stdout
+    assert done.stdout.startswith("session  requests  tokens sent  without buoyline        compactions")
     assert f"buoyline show run --workdir {tmp_path / 'w'}" in done.stdout
 
 
@@ -203,9 +203,31 @@ def test_anthropic_messages_replay(tmp_path: Path) -> None:
     assert offloaded["path"] in retained[2]["content"][0]["content"]
 
 
-def test_one_message_is_counted_in_the_singular(tmp_path: Path) -> None:
-    done = buoyline("replay", recording(tmp_path / "one.jsonl", [{"role": "user", "content": "x"}]), cwd=tmp_path)
-    assert "\n1 message, 1 model call, window 128,000 tokens\n" in done.stdout
+def test_a_folder_is_replayed_in_one_table_and_what_holds_no_messages_is_named(tmp_path: Path, session: Path) -> None:
+    projects = tmp_path / "projects"
+    for name in ("a", "b"):
+        (projects / name).mkdir(parents=True)
+        (projects / name / "run.jsonl").write_bytes(session.read_bytes())
+    (projects / "b" / "settings.json").write_text('{"theme": "dark"}')
+    done = buoyline("replay", projects, "--workdir", tmp_path / "w", "--price-input", 3, "--price-output", 15)
+    rows = [line.split() for line in done.stdout.splitlines()[:4]]
+    assert (done.returncode, [row[0] for row in rows]) == (1, ["session", "run", "run-2", "2"])
+    sent = [int(row[at].replace(",", "")) for row, at in zip(rows[1:], (2, 2, 3), strict=True)]
+    assert sent[0] + sent[1] == sent[2]
+    assert "settings.json: holds no messages" in done.stderr
+    report = json.loads(buoyline("replay", projects, "--workdir", tmp_path / "x", "--json").stdout)
+    assert [found["session"] for found in report["recordings"]] == ["run", "run-2"]
+
+
+def test_the_times_of_a_claude_code_session_are_kept(tmp_path: Path) -> None:
+    records = [
+        {"type": role, "timestamp": f"2026-02-02T10:0{n}:00.000Z", "message": {"role": role, "content": f"{n}"}}
+        for n, role in enumerate(("user", "assistant"))
+    ]
+    buoyline("replay", recording(tmp_path / "run.jsonl", records), "--workdir", tmp_path / "w")
+    shown = buoyline("show", "run", "--messages", "--workdir", tmp_path / "w").stdout
+    assert "## 0 user · 2026-02-02T10:00:00.000Z" in shown
+    assert "## 1 assistant · 2026-02-02T10:01:00.000Z" in shown
 
 
 def test_a_disk_without_space_is_one_clear_line_that_says_what_to_do(tmp_path: Path, session: Path) -> None:

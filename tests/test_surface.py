@@ -58,7 +58,7 @@ def imported_in(page: Path) -> Iterator[tuple[str, str]]:
                     yield from ((node.module or "", alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize(("page", "union"), [("window.md", Event), ("watching.md", WorkspaceEvent)])
+@pytest.mark.parametrize(("page", "union"), [("internals/window.md", Event), ("command-line.md", WorkspaceEvent)])
 def test_every_event_is_in_a_table_of_events(page: str, union: Any) -> None:
     text = (ROOT / "docs" / page).read_text("utf-8")
     assert [cls.__name__ for cls in get_args(union) if f"| `{cls.__name__}` | " not in text] == []

@@ -9,6 +9,7 @@ import click
 from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import print_json, print_text
 from buoyline.lookups import Answer, grep, read, search
+from buoyline.lookups.answer import DATA_LABEL
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,8 +29,6 @@ def _lookup_options(function: F) -> F:
 
 @click.command("read")
 @click.argument("path", metavar="PATH[:START[-END]]")
-@click.option("--start", type=click.INT, default=1, help="First line, or -60; narrows the lines of PATH.")
-@click.option("--end", type=click.IntRange(min=1), help="Last line, inclusive.")
 @_lookup_options
 def read_command(path: str, workdir: Path, **options: Any) -> None:
     """Print lines of a file, with their numbers.
@@ -90,4 +89,4 @@ def _look_up(lookup: Callable[..., Answer], workdir: Path, *asked: Any, as_json:
         lines = [line._asdict() for line in answer.lines]
         print_json({"lines": lines, "total": answer.total, "next": dict(answer.next)})
     else:
-        print_text(answer.text)
+        print_text(answer.text.replace(f" {DATA_LABEL}]", "]", 1))  # a sentence for models

@@ -22,10 +22,11 @@ from buoyline.errors import FORBIDDEN_ERRNOS, BuoylineError, ConfigError, Invali
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "demo": ("demo", "Play a recorded session, and look up a line that it archived."),
-        "replay": ("replay", "Feed a recorded conversation through the live code path."),
+        "replay": ("replay", "Replay recordings, and compare their requests with and without it."),
         "preview": ("preview", "Show what an agent would see in place of FILE."),
         "sessions": ("show", "List the sessions of a workspace."),
         "show": ("show", "Show the messages, files and last summary of SESSION."),
+        "view": ("view", "Write SESSION as one HTML page."),
         "diff": ("diff", "Show what the model saw before and after compaction N."),
         "convert": ("convert", "Print the messages of SESSION in another dialect, one a line."),
         "read": ("lookups", "Print lines of a file, with their numbers."),

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from buoyline.cli.options import json_option
-from buoyline.cli.output import print_json, print_notices, print_text
+from buoyline.cli.output import counted, print_json, print_notices, print_text
 from buoyline.errors import StorageError
 from buoyline.offloader import StoredResult
 from buoyline.offloader.stub import stub_of, tokens_of
@@ -22,8 +22,6 @@ _STDIN = Path("-")
 LIMIT = 3_000
 """The default of `ContextConfig.tool_result_limit`; importing that takes 0.1 s."""
 _CHUNK_BYTES = 1 << 18
-_MOST_BYTES = 64 * LIMIT
-"""A text of this size has more tokens than the limit, unless it is nearly all blanks."""
 
 
 @click.command("preview")
@@ -44,13 +42,14 @@ def preview_command(file: Path, max_tokens: int, *, as_json: bool) -> None:
     """
     counter = default_counter()
     with _source(file) as (source, name):
-        small = source.size_bytes <= _MOST_BYTES and tokens_of(source, counter) <= LIMIT
-        shown = stub_of(source, StoredResult(name, file.name, "", _lines(source)), max_tokens, counter)
+        lines, tokens = _lines(source), tokens_of(source, counter)
+        shown = stub_of(source, StoredResult(name, file.name, "", lines), max_tokens, counter)
     if as_json:
         print_json({"path": name, "tokens": counter.count(shown), "text": shown})
     else:
-        print_text(shown)
-    if small:
+        about = f"{name}: {counted(lines, 'line')}, {tokens:,} tokens, shown in {counter.count(shown):,}"
+        print_text(f"{about}\n\n{shown.partition(chr(10) * 2)[2]}")
+    if tokens <= LIMIT:
         print_notices([f"an agent would see this file whole: it is not above the default limit of {LIMIT:,} tokens"])
 
 

@@ -4,23 +4,24 @@ import asyncio
 import shlex
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
-from textwrap import wrap
 from typing import Any, TypeVar
 
 import click
 
 from buoyline.cli.options import json_option
-from buoyline.cli.output import counted, print_answer, progress
-from buoyline.compression import ContextConfig, Summary
+from buoyline.cli.output import columns, counted, print_answer, print_problems, progress
+from buoyline.compression import ContextConfig
 from buoyline.compression.config import AUTO
-from buoyline.errors import SessionExistsError
+from buoyline.errors import BuoylineError, SessionExistsError
 from buoyline.inspect.costs import Prices, appended, cost_of
 from buoyline.inspect.replay import Replay, replay
 from buoyline.messages import spell
-from buoyline.messages.recording import read_recording
+from buoyline.messages.recording import Recording, read_recording
 from buoyline.tokens import default_counter
 from buoyline.window import ContextWindow
 from buoyline.workspace import LocalWorkspace, layout
@@ -30,9 +31,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 RETAINED_FILE = "retained.jsonl"
 _DEFAULT_TRIGGER = 0.8
 _STDIN = Path("-")
-_WIDTH = 80
-_LEAST_SHARE = 0.005
-"""Smaller shares are shown as 0 %."""
 
 _PRICES: Mapping[str, str] = {
     "input": "Price of a million tokens of input.",
@@ -64,7 +62,11 @@ def _trigger(_context: click.Context, _parameter: click.Parameter, value: str | 
 
 @click.command("replay")
 @click.argument(
-    "recording", metavar="SESSION.jsonl", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
+    "recordings",
+    metavar="RECORDING...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, allow_dash=True, path_type=Path),
 )
 @click.option(
     "--workdir",
@@ -93,44 +95,78 @@ def _trigger(_context: click.Context, _parameter: click.Parameter, value: str | 
 )
 @_price_options
 @json_option
-def replay_command(recording: Path, workdir: Path | None, *, as_json: bool, **options: Any) -> None:
-    """Feed a recorded conversation through the live code path.
+def replay_command(recordings: Sequence[Path], workdir: Path | None, *, as_json: bool, **options: Any) -> int:
+    """Replay recordings, and compare their requests with and without it.
 
-    SESSION.jsonl is a session file of Claude Code (~/.claude/projects/*/*.jsonl), or messages of any known dialect: one
-    a line, a JSON array, or an object with "messages". "-" reads what is piped in. Lines and records that are no
-    messages are skipped and counted; a conversation that it compacted is replayed whole, its summaries included. The
-    session in the workspace has the name of the file.
+    RECORDING is a session file of Claude Code, or messages of any known dialect: one a line, a JSON array, or an object
+    with "messages". "-" reads what is piped in. A folder stands for all .jsonl and .json files in it, such as
+    ~/.claude/projects. Lines and records that are no messages are skipped and counted. A conversation that was
+    compacted when it was recorded is replayed whole, its summaries included. Recorded times are kept. The session in
+    the workspace has the name of the file.
 
     Without --workdir a temporary workspace is created and its path printed; BUOYLINE_WORKDIR is ignored, so that a
-    replay never writes beside a live agent. At the end, retained.jsonl in the workspace holds what is in the context.
+    replay never writes beside a live agent. At the end, retained.jsonl in the workspace holds the messages in the last
+    context.
 
-    The report says how much of what was sent a provider's prompt cache could serve: all that a request has in common
-    with the one before, from its beginning. With prices it also says what the session would have cost, with and without
-    buoyline.
+    Exit status: 0 done, 1 a recording holds no messages or was replayed before, and was left out.
 
-    Example: buoyline replay run.jsonl --workdir ./replayed --context-size 32000
+    Example: buoyline replay ~/.claude/projects --price-input 3 --price-output 15 --price-cached 0.3
     """
     prices = _prices_in(options)
     if options["management"] is not None and options["trigger"] is not None:
         raise click.UsageError("--trigger and --management exclude each other: the document decides")
     if options["management"] is not None and Path(options["management"]).is_file():
         options["management"] = Path(options["management"])
+    paths = [*chain.from_iterable(map(_files_in, recordings))]
+    if not paths:
+        raise click.UsageError(f"no .jsonl or .json file in {', '.join(map(str, recordings))}")
+    reports, problems = list[dict[str, Any]](), list[str]()
+    for path, session_id in zip(paths, _names_of(paths), strict=True):
+        try:
+            recording = _read(path, options)
+            workdir = workdir or Path(tempfile.mkdtemp(prefix="buoyline-replay-"))
+            seen, tokens = asyncio.run(_replayed(recording, session_id, workdir, options))
+        except BuoylineError as error:
+            if len(paths) == 1:
+                raise
+            problems.append(f"left out: {error}")
+            continue
+        report = _report(session_id, workdir, seen, prices, tokens=tokens, size=options["context_size"])
+        recorded = {"form": recording.form, "skipped": recording.skipped, "compactions": recording.compactions}
+        reports.append({**report, "recording": recorded})
+    value: Any = reports[0] if len(paths) == 1 else {"recordings": reports}
+    print_answer(value, _in_words(reports, prices), as_json=as_json)
+    return print_problems(problems)
+
+
+def _files_in(path: Path) -> list[Path]:
+    """Return the recordings in a folder, the oldest first; a file stands for itself."""
+    if not path.is_dir():
+        return [path]
+    found = (one for one in path.rglob("*.json*") if one.suffix in {".jsonl", ".json"} and one.is_file())
+    return sorted(found, key=lambda one: (one.stat().st_mtime, one))
+
+
+def _names_of(paths: Sequence[Path]) -> Iterator[str]:
+    """Yield the name of each recording's session: that of its file, with a number if another one has it."""
+    seen = Counter[str]()
+    for path in paths:
+        name = "stdin" if path == _STDIN else path.stem
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name}-{seen[name]}"
+
+
+def _read(path: Path, options: Mapping[str, Any]) -> Recording:
+    """Read a recording. Raises `MessageError` if it holds no message."""
     try:
-        content = sys.stdin.buffer.read() if recording == _STDIN else recording.read_bytes()
+        content = sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
     except OSError as error:
-        raise click.FileError(str(recording), error.strerror) from error
-    # Every message is checked before anything is written.
-    found = read_recording(content, "stdin" if recording == _STDIN else str(recording))
-    beyond = [line for line in options["compress_at"] if line >= len(found.messages)]
-    if beyond:
+        raise click.FileError(str(path), error.strerror) from error
+    found = read_recording(content, "stdin" if path == _STDIN else str(path))
+    if beyond := [line for line in options["compress_at"] if line >= len(found.messages)]:
         problem = f"message {beyond[0]} is behind the last one, {len(found.messages) - 1}"
         raise click.BadParameter(problem, param_hint="--compress-at")
-    session_id = "stdin" if recording == _STDIN else recording.stem
-    directory = Path(tempfile.mkdtemp(prefix="buoyline-replay-")) if workdir is None else workdir
-    seen, tokens = asyncio.run(_replayed(found.messages, session_id, directory, options))
-    report = _report(session_id, directory, seen, prices, tokens=tokens, size=options["context_size"])
-    report["recording"] = {"form": found.form, "skipped": found.skipped, "compactions": found.compactions}
-    print_answer(report, _in_words(report), as_json=as_json)
+    return found
 
 
 def _prices_in(options: Mapping[str, Any]) -> Prices | None:
@@ -148,7 +184,7 @@ def _prices_in(options: Mapping[str, Any]) -> Prices | None:
 
 
 async def _replayed(
-    conversation: Sequence[Any], session_id: str, workdir: Path, options: dict[str, Any]
+    recording: Recording, session_id: str, workdir: Path, options: Mapping[str, Any]
 ) -> tuple[Replay, int]:
     """Replay a conversation, and write down what is in the context at its end; return its tokens, too."""
     seen, workspace = Replay(), LocalWorkspace(workdir)
@@ -168,12 +204,13 @@ async def _replayed(
     async with window:
         with progress("messages", of_bytes=False) as advance:
             await replay(
-                conversation,
+                recording.messages,
                 window,
                 seen,
                 counter=default_counter(),
+                times=recording.times,
                 compress_at=options["compress_at"],
-                on_message=lambda position: advance(position + 1, len(conversation)) if advance else None,
+                on_message=lambda position: advance(position + 1, len(recording.messages)) if advance else None,
             )
         lines = [spell(message).encode("utf-8") + b"\n" for message in window.messages]
         workspace.disk.replace(RETAINED_FILE, lines)
@@ -207,73 +244,54 @@ def _report(
         "saved_tokens": seen.saved_tokens,
         "offloaded": [{k: v for k, v in asdict(event).items() if k != "stub"} for event in seen.offloaded],
         "exceeding": [{"message": index, "tokens": tokens} for index, tokens in sorted(seen.exceeding.items())],
-        "compressions": [_without_facts(event.summary) for event in seen.compressions],
+        "compressions": [
+            # The facts are for the next summary alone.
+            {key: value for key, value in event.summary.to_json().items() if key != "facts"}
+            for event in seen.compressions
+        ],
     }
 
 
-def _without_facts(summary: Summary) -> dict[str, Any]:
-    """Return a summary without what only the next one needs."""
-    return {key: value for key, value in summary.to_json().items() if key != "facts"}
-
-
-def compared(now: float, before: float, what: str = "") -> str:
+def change(now: float, before: float) -> str:
     """Return by how many percent *now* is less or more than *before*.
 
-    >>> compared(11, 100, "tokens"), compared(7, 5), compared(1, 1)
-    ('89% fewer tokens', '40% more', 'as much')
+    >>> change(11, 100), change(7, 5), change(1, 1)
+    ('-89%', '+40%', '+0%')
     """
-    share = abs(1 - now / before) if before else 0
-    if share < _LEAST_SHARE:
-        return f"as many {what}" if what else "as much"
-    less = "fewer" if what else "less"
-    return f"{share:.0%} {less if now < before else 'more'} {what}".strip()
+    return f"{now / before - 1:+.0%}" if before else ""
 
 
-def _in_words(report: dict[str, Any]) -> Iterator[str]:
-    sent, without, cost = report["sent_tokens"], report["sent_tokens_unmanaged"], report["cost"]
-    reusable, reusable_without = report["reusable_tokens"], report["reusable_tokens_unmanaged"]
-    yield f"With buoyline this session sends {compared(sent, without, 'tokens')}: {sent:,}, not {without:,}."
-    share, share_without = reusable / max(sent, 1), reusable_without / max(without, 1)
-    yield f"A provider's prompt cache can serve {share:.0%} of these (without buoyline {share_without:.0%})."
-    if cost is None:
-        yield "For costs, give prices: --price-input and --price-output."
-    else:
-        now, before = cost["managed"]["amount"], cost["unmanaged"]["amount"]
-        prices = ", ".join(f"{name} {price:g}" for name, price in cost["prices"].items() if price is not None)
-        amounts = f"{now:,.4f}, not {before:,.4f} (a million tokens: {prices})"
-        yield from wrap(f"It costs {compared(now, before)}: {amounts}.", _WIDTH)
-    yield f"Details: {shlex.join(['buoyline', 'show', report['session'], '--workdir', report['workdir']])}"
+def _in_words(reports: Sequence[dict[str, Any]], prices: Prices | None) -> Iterator[str]:
+    """Yield a table with a row for each recording, and what it takes to understand it."""
+    if not reports:
+        return
+    rows = [_row(report["session"], [report], prices) for report in reports]
+    rows += [_row(counted(len(reports), "recording"), reports, prices)] if len(reports) > 1 else []
+    money = ["cost", "without buoyline"] if prices else []
+    heading = ["session", "requests", "tokens sent", "without buoyline", "", "compactions", "when recorded", *money]
+    yield from columns([heading, *rows])
     yield ""
-    size = f"window {report['context_size']:,} tokens"
-    yield f"{counted(report['messages'], 'message')}, {counted(report['steps'], 'model call')}, {size}"
-    yield from _recording_in_words(report["recording"])
-    yield f"largest request   {report['peak_tokens']:>11,} tokens, without buoyline {report['peak_tokens_unmanaged']:,}"
-    yield f"prompt-cacheable  {reusable:>11,} tokens, without buoyline {reusable_without:,}"
-    offloaded = counted(len(report["offloaded"]), "tool result")
-    yield f"offloaded         {offloaded:>11}, {report['saved_tokens']:,} tokens less"
-    for summary in report["compressions"]:
-        first, end = summary["messages"]
-        citations = counted(len(summary["pointers"]), "citation")
-        tokens = f"{summary['source_tokens']:,} tokens in {summary['tokens']:,}"
-        unverified = f"{len(summary['unverified'])} unverified"
-        yield f"summary {summary['n'] + 1}: messages {first}-{end - 1}, {tokens}, {citations}, {unverified}"
-    for found in report["exceeding"]:
-        yield f"message {found['message']} alone takes {found['tokens']:,} tokens, more than the window"
-    if cost is not None:
-        assumed = (
-            "Assumed for the costs: the cache is never too old or too small; the output is that of the recording, "
-            f"{report['output_tokens']:,} tokens, with and without; a request over the window "
-            f"({report['exceeding_steps_unmanaged']:,} without buoyline) costs what it takes, though it would be "
-            "refused."
-        )
-        yield from wrap(assumed, _WIDTH)
+    sent, without = (sum(one[key] for one in reports) for key in ("sent_tokens", "sent_tokens_unmanaged"))
+    reusable = [sum(one[key] for one in reports) for key in ("reusable_tokens", "reusable_tokens_unmanaged")]
+    shares = f"{reusable[0] / max(sent, 1):.0%} of these tokens (without buoyline {reusable[1] / max(without, 1):.0%})"
+    yield f"A provider's prompt cache can serve {shares}."
+    if over := sum(one["exceeding_steps_unmanaged"] for one in reports):
+        yield f"Without buoyline, {counted(over, 'request')} would not fit the window and be refused."
+    assumed = "Costs: a cache that keeps everything, and the recorded answers in both cases."
+    yield assumed if prices else "For costs, give prices: --price-input and --price-output."
+    skipped = Counter[str]()
+    for report in reports:
+        skipped.update(report["recording"]["skipped"])
+    yield from (f"Skipped: {count:,} {kind}." for kind, count in skipped.most_common())
+    yield f"Details: {shlex.join(['buoyline', 'show', reports[0]['session'], '--workdir', reports[0]['workdir']])}"
 
 
-def _recording_in_words(recording: dict[str, Any]) -> Iterator[str]:
-    if skipped := recording["skipped"]:
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in skipped.items())
-        records = counted(sum(skipped.values()), "record that is no message", "records that are no messages")
-        yield f"{recording['form']}, without {records}: {kinds}"
-    if recording["compactions"]:
-        times = counted(recording["compactions"], "time")
-        yield f"compacted {times} when it was recorded; replayed whole, with those summaries"
+def _row(name: str, reports: Sequence[dict[str, Any]], prices: Prices | None) -> Sequence[str | int]:
+    sent, without = (sum(one[key] for one in reports) for key in ("sent_tokens", "sent_tokens_unmanaged"))
+    requests, ours = (sum(one["steps"] for one in reports), sum(len(one["compressions"]) for one in reports))
+    recorded = sum(one["recording"]["compactions"] for one in reports)
+    row = [name, requests, sent, without, change(sent, without), ours, recorded]
+    if prices is None:
+        return row
+    costs = (sum(one["cost"][key]["amount"] for one in reports) for key in ("managed", "unmanaged"))
+    return [*row, *(f"{cost:,.2f}" for cost in costs)]

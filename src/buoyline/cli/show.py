@@ -66,9 +66,11 @@ def _sessions_in_words(found: Sequence[Inventory]) -> Iterator[str]:
 
 
 def _message_range(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, int] | None:
-    """Return the half-open range of ``A-B`` or ``A``."""
+    """Return the half-open range of ``A-B`` or ``A``; of all messages for an empty *value*."""
     if value is None:
         return None
+    if not value:
+        return 0, -1
     parts = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", value)
     if parts is None or int(parts[2] or parts[1]) < int(parts[1]):
         raise click.BadParameter(f"{value!r} is not a range of messages such as 0-9 or 7.")
@@ -77,7 +79,14 @@ def _message_range(_: click.Context, __: click.Parameter, value: str | None) -> 
 
 @click.command("show")
 @click.argument("session")
-@click.option("--messages", callback=_message_range, metavar="A-B", help="Print these messages instead.")
+@click.option(
+    "--messages",
+    callback=_message_range,
+    is_flag=False,
+    flag_value="",
+    metavar="[A-B]",
+    help="Print these messages instead; without A-B, all.",
+)
 @click.option(
     "--at", "call", type=click.IntRange(min=1), metavar="N", help="Print what the model saw at call N instead."
 )
@@ -113,7 +122,8 @@ def show_command(
     """
     found = existing_workspace(workdir).stored(session)
     if messages is not None:
-        said = messages_in_words(found, *messages)
+        first, end = messages
+        said = messages_in_words(found, first, found.state.end if end < 0 else end)
         value: Any = [{"message": message, "lines": lines} for message, lines in said]
         print_answer(value, (line for _, lines in said for line in lines), as_json=as_json)
         return

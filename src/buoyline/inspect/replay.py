@@ -20,7 +20,7 @@ class Replay:
     """The results of a replay.
 
     Attributes:
-        step_tokens: Of the context at each model call; the last call follows all messages.
+        step_tokens: Of the context at each model call.
         unmanaged_tokens: Of the context at each model call without buoyline.
         exceeding: Session index and tokens of each message that alone exceeds the window.
         requests: What a prompt cache could reuse of each model call's input.
@@ -55,16 +55,20 @@ async def replay(
     seen: Replay,
     *,
     counter: TextCounter,
+    times: Sequence[str] = (),
     compress_at: Sequence[int] = (),
     on_message: Callable[[int], None] | None = None,
 ) -> None:
-    """Feed *conversation* to *window*: a model call comes before each assistant message, and at the end.
+    """Feed *conversation* to *window*: a model call comes before each assistant message.
+
+    One more comes at the end if the conversation does not end with the model.
 
     Args:
         conversation: Native messages in order.
         window: A new window whose ``on_event`` is ``seen.record``.
         seen: Takes the results.
         counter: Counts the conversation without buoyline, and its answers; best the window's own.
+        times: When each message was recorded; default: its own time, else now.
         compress_at: Positions before which all messages are compacted, moved back if a cut would separate a call from
             its result.
         on_message: Called with the position of each message after it was fed.
@@ -80,14 +84,15 @@ async def replay(
             await window.compress(before=legal_cut_before(views, position))
         if view.role == "assistant":
             await _step(window, seen, unmanaged, requests)
-        await window.add(message)
+        await window.add(message, time=times[position] if times and times[position] else None)
         tokens = count_message(view, counter)
         unmanaged += tokens
         seen.output_tokens += tokens if view.role == "assistant" else 0
         seen.messages += 1
         if on_message is not None:
             on_message(position)
-    await _step(window, seen, unmanaged, requests)
+    if not views or views[-1].role != "assistant":  # a request that the recording has no answer to
+        await _step(window, seen, unmanaged, requests)
 
 
 async def _step(window: ContextWindow, seen: Replay, unmanaged: int, requests: Requests) -> None:

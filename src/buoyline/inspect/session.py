@@ -40,7 +40,7 @@ def inventory_of(session: Session) -> Inventory:
     """Count the content of a loaded session."""
     state = session.state
     files = [*_files(session, ""), *_files(session, f"{layout.TORN}/")]
-    in_context = len(_shown_numbers(state.context, state.end)) if state.claim else 0
+    in_context = len(shown_numbers(state.context, state.end)) if state.claim else 0
     return Inventory(
         id=session.session_id,
         directory=session.name,
@@ -63,7 +63,7 @@ def _files(session: Session, below: str) -> Iterator[tuple[str, int]]:
             yield f"{below}{name}", found.size
 
 
-def _shown_numbers(record: ContextRecord | None, end: int) -> list[int]:
+def shown_numbers(record: ContextRecord | None, end: int) -> list[int]:
     """Return the numbers of the messages in a context: system messages and pins first, without the summary."""
     if record is None:
         return [*range(end)]
@@ -75,7 +75,7 @@ def messages_of(session: Session, *, is_whole: bool = False) -> list[tuple[str, 
     """Return dialect and JSON value of the messages in the context, the summary first; or of all messages."""
     context = session.state.context
     numbers = (
-        range(session.state.end) if is_whole or session.state.is_plain else _shown_numbers(context, session.state.end)
+        range(session.state.end) if is_whole or session.state.is_plain else shown_numbers(context, session.state.end)
     )
     found = [(dialect_of(line), session.with_payloads(line)) for line in session.read(numbers)]
     if not is_whole and context is not None and (text := _stands_for(session, context)):
@@ -137,7 +137,7 @@ def request_in_words(session: Session, call: int) -> list[str]:
     if context is not None:
         stands = Message("user", (Text(_stands_for(session, context)),))
         lines += chain.from_iterable(render([stands], 0, ["in place of what left"], lambda _: None))
-    for number in _shown_numbers(context, answer):
+    for number in shown_numbers(context, answer):
         time = said[number].facts.get("time", "")
         lines += chain.from_iterable(render([views[number]], number, [time], lambda _: None))
     return lines

@@ -9,6 +9,7 @@ from buoyline.errors import MessageError
 from buoyline.messages.jsonl import is_array, is_object, parse, spell
 from buoyline.messages.parts import string
 from buoyline.messages.registry import detect
+from buoyline.messages.times import time_from
 
 # The session files of Claude Code, ``~/.claude/projects/<project>/<session>.jsonl``, as messages in Anthropic's form.
 #
@@ -25,12 +26,14 @@ class Recording:
 
     Attributes:
         messages: In order, each of a known dialect.
+        times: When each was recorded, ISO 8601; empty if the file does not say so beside the message.
         form: Of the file, in words.
         skipped: How many records are no messages, by kind, the most frequent first.
         compactions: How often the recorded agent compacted; its summaries are user messages.
     """
 
     messages: list[dict[str, Any]]
+    times: list[str]
     form: str
     skipped: Mapping[str, int] = field(default_factory=dict[str, int])
     compactions: int = 0
@@ -51,13 +54,16 @@ def read_recording(content: bytes, source: str) -> Recording:
     if any(is_object(value) and _is_message(value) for value in values):
         form = "Claude Code session"
         compactions = sum(is_object(value) and value.get("isCompactSummary") is True for value in values)
-        values = _claude_code(values, skipped)
-    messages: list[Any] = []
-    for value in values:
+        timed = _claude_code(values, skipped)
+    else:
+        timed = [(value, "") for value in values]
+    messages, times = list[Any](), list[str]()
+    for value, time in timed:
         try:
             detect(value).view(value)
             spell(value)
             messages.append(value)
+            times.append(time)
         except MessageError as error:
             skipped[error.reason] += 1
     if not messages:
@@ -66,7 +72,7 @@ def read_recording(content: bytes, source: str) -> Recording:
             f"{source}: holds no messages: expected one message a line, a JSON array of messages, an object with "
             f"'messages', or a session file of Claude Code{found}"
         )
-    return Recording(messages, form, dict(skipped.most_common()), compactions)
+    return Recording(messages, times, form, dict(skipped.most_common()), compactions)
 
 
 def _values(content: bytes) -> tuple[list[Any], str, int]:
@@ -93,8 +99,10 @@ def _values(content: bytes) -> tuple[list[Any], str, int]:
             return [whole], "JSON lines", 0
 
 
-def _claude_code(records: Sequence[object], skipped: Counter[str]) -> list[dict[str, Any]]:
-    """Return the conversation in *records*, and count the others; each message has only a role and its content.
+def _claude_code(records: Sequence[object], skipped: Counter[str]) -> list[tuple[dict[str, Any], str]]:
+    """Return the conversation in *records* with its times, and count the others.
+
+    Each message has only a role and its content.
 
     The records of a sub-agent are skipped, unless the file has no others. So is an abandoned branch: of two prompts
     behind the same record, the older one and all that follows it.
@@ -102,7 +110,7 @@ def _claude_code(records: Sequence[object], skipped: Counter[str]) -> list[dict[
     objects = [record for record in records if is_object(record)]
     is_of_sub_agent = all(record.get("isSidechain") is True for record in objects if _is_message(record))
     abandoned = _abandoned(objects)
-    messages: list[dict[str, Any]] = []
+    messages: list[tuple[dict[str, Any], str]] = []
     answers: dict[str, dict[str, Any]] = {}
     seen = set[str]()
     for record in objects:
@@ -128,7 +136,7 @@ def _claude_code(records: Sequence[object], skipped: Counter[str]) -> list[dict[
         made: dict[str, Any] = {"role": role, "content": [*content] if is_array(content) else content}
         known = answers.setdefault(answer_id, made) if answer_id and is_array(content) else made
         if known is made:
-            messages.append(made)
+            messages.append((made, time_from(record.get("timestamp"))))
         else:  # more of an answer, even if results have followed it since
             known["content"] += content
     return messages

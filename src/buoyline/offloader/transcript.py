@@ -84,7 +84,7 @@ def _arguments(arguments: str) -> Iterator[str]:
 def _result(result: ToolResult, tools: Mapping[str, str], stub: StubLookup) -> list[str]:
     tool = result.name or tools.get(result.call_id, "")
     failed = " (error)" if result.is_error else ""
-    lines = [*readable_lines(f"### result {tool} {result.call_id}".rstrip() + failed)]
+    lines = [*readable_lines(" ".join(filter(None, ("### result", tool, result.call_id))) + failed)]
     for inner in result.parts:
         offloaded = stub(inner.text) if isinstance(inner, Text) else None
         lines += _part(inner, tools, stub) if offloaded is None else readable_lines(offloaded)

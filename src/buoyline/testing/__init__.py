@@ -1,7 +1,7 @@
 """Conformance suites for your own counter or offloader.
 
-They need pytest and pytest-asyncio, but import neither on loading; docs/testing.md shows how to run them. Tests of
-buoyline itself do not belong here.
+They need pytest and pytest-asyncio, but import neither on loading; docs/internals/testing.md shows how to run them.
+Tests of buoyline itself do not belong here.
 """
 
 import sys

@@ -6,6 +6,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
+from buoyline.lookups.text import count_lines, whole_lines
 from buoyline.messages import Message, Text
 from buoyline.messages.dialect import Dialect
 from buoyline.messages.payloads import take_out
@@ -146,7 +147,7 @@ class Records:
         """Return what *files* hold: a result, its view, and others."""
         name, shown = files[0].name, next((one.name for one in files[1:] if layout.is_view_name(one.name)), "")
         chunks = self.session.disk.chunks(f"{self.session.name}/{shown or name}")
-        lines, path = sum(chunk.count(b"\n") for chunk in chunks), self.session.path_of
+        lines, path = count_lines(whole_lines(chunks)), self.session.path_of
         return StoredResult(path(name), name, shown and path(shown), lines)
 
 

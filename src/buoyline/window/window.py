@@ -71,7 +71,7 @@ class ContextWindow:
     A window does one thing at a time: a call during another one raises `BusyError`; only `add`, `extend` and
     `add_tool_output` may come at any time. If a call raises, the context is as it was: `StorageError` if the file
     system refused, `StaleWindowError` if another window took the session over, or an error of your own functions. See
-    docs/window.md and docs/settings.md.
+    docs/internals/window.md and docs/settings.md.
     """
 
     def __init__(self, *_: object, **__: object) -> None:
