@@ -28,7 +28,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-lowest check fmt lock sizes smoke clean
+.PHONY: help setup demo test test-slow test-lowest check fmt lock docs sizes smoke package clean
 
 help: ## List the targets; the times are for two cores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,11 @@ lock: $(LOCKING) ## Renew the versions in constraints/ (ten seconds)
 	$(COMPILE) --extra test --constraint constraints/dev.txt --output-file constraints/core.txt
 	$(COMPILE) --extra test-integrations --resolution lowest-direct --output-file constraints/lowest.txt
 
+docs: $(BIN)/python ## Build the site from docs/ into site/ (half a minute)
+	$(call install,$(VENV)) --quiet '.[docs]'
+	$(BIN)/mkdocs build --quiet
+	@echo "open site/index.html"
+
 sizes: $(INSTALLED_DEV) ## Print the sizes of the source beside their budgets, and the calls of one result
 	@$(BIN)/python scripts/sizes.py
 	@$(BIN)/python scripts/sizes.py --one-result
@@ -85,10 +90,21 @@ smoke: ## Check that the package works when installed on its own (20 seconds)
 	$(call install,$(SMOKE)) --constraint constraints/core.txt .
 	$(SMOKE)/bin/buoyline --help > /dev/null
 	$(SMOKE)/bin/buoyline demo > /dev/null
+	sed -n '/^```python$$/,/^```$$/{/^```/d;p;}' README.md > $(SMOKE)/readme.py
+	cd $(SMOKE) && bin/python readme.py > /dev/null && bin/python readme.py > /dev/null
+	rm -rf $(SMOKE)
+
+package: ## Build the wheel and the sdist into dist/, and check them and the workflows (a minute)
+	rm -rf dist $(SMOKE)
+	$(call venv,$(SMOKE))
+	$(call install,$(SMOKE)) --quiet build check-jsonschema twine
+	$(SMOKE)/bin/python -m build > /dev/null
+	$(SMOKE)/bin/twine check --strict dist/*
+	$(SMOKE)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	rm -rf $(SMOKE)
 
 clean: ## Remove caches and build results; .venv stays
-	rm -rf $(SMOKE) .venv-lowest build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(SMOKE) .venv-lowest build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -path ./$(VENV) -prune -o -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -338,7 +338,9 @@ class TestImports:
         ran = subprocess.run([sys.executable, "-c", hidden], capture_output=True, encoding="utf-8", check=False)
         assert ran.returncode == 1
         last = ran.stderr.strip().splitlines()[-1]
-        assert last == ("ModuleNotFoundError: buoyline.integrations.agentscope needs the extra 'agentscope'")
+        assert last == (
+            "buoyline.errors.MissingExtraError: agentscope is not installed, or too old: pip install '.[agentscope]'"
+        )
 
     def test_what_is_no_workspace_is_refused_when_the_middleware_is_made(self) -> None:
         with pytest.raises(ConfigError, match="is no workspace"):

@@ -16,6 +16,7 @@ from buoyline.errors import (
     DocumentError,
     InvalidNameError,
     MessageError,
+    MissingExtraError,
     NotFoundError,
     SessionExistsError,
     StorageError,
@@ -29,6 +30,7 @@ EXAMPLES: list[tuple[BuoylineError, str]] = [
     (DocumentError("a.json", [("hooks.x", "is no hook"), ("", "odd")]), "a.json: hooks.x: is no hook; odd"),
     (InvalidNameError("q" * 100, "too long"), f"'{'q' * 79}...: too long"),
     (MessageError("role None is unknown", 3), "message 3: role None is unknown"),
+    (MissingExtraError("langchain", "langchain"), "langchain is not installed, or too old: pip install '.[langchain]'"),
     (NotFoundError("session", "s1", "there are s2 and s3"), "no session 's1'; there are s2 and s3"),
     (
         SessionExistsError("s1", "/w/sessions/s1"),
@@ -51,7 +53,7 @@ def test_an_error_says_what_happened_and_survives_pickling(error: BuoylineError,
 
 def test_every_error_is_also_a_builtin_that_other_code_catches() -> None:
     classes = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, BuoylineError)]
-    builtins = (LookupError, OSError, RuntimeError, ValueError)
+    builtins = (ImportError, LookupError, OSError, RuntimeError, ValueError)
     assert [found for found in classes if found is not BuoylineError and not issubclass(found, builtins)] == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from buoyline import ContextConfig, ContextWindow, MemoryWorkspace
 from buoyline.compression import Draft, SummaryRequest
-from buoyline.errors import ConfigError, SummaryError
+from buoyline.errors import MissingExtraError, SummaryError
 from buoyline.inspect.telemetry import traced
 from buoyline.testing.conversation import long_conversation
 from buoyline.window import ContextCompressed, Event, HistoryForked, ResultOffloaded
@@ -107,6 +107,6 @@ def test_without_a_tracer_the_process_own_is_taken() -> None:
 
 
 def test_without_opentelemetry_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(ConfigError, match=r"needs the extra 'otel'"):
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
+    with pytest.raises(MissingExtraError, match="otel"):
         traced()

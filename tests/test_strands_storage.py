@@ -424,5 +424,5 @@ def test_without_strands_one_line_names_the_extra(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
     last = found.stderr.strip().splitlines()[-1]
-    assert last.endswith("buoyline.integrations.strands needs the extra 'strands'")
+    assert last.endswith("strands is not installed, or too old: pip install '.[strands]'")
     assert found.stderr.count("Traceback") == 1

@@ -2,7 +2,7 @@
 
 ```
 BuoylineError
-├── ConfigError            (ValueError)        a setting is invalid; raised when the settings are built
+├── ConfigError            (ValueError)        a setting is invalid
 │   └── DocumentError                          a context-management document is invalid
 ├── InvalidNameError       (ValueError)        a session id, path or reference cannot be used
 ├── MessageError           (ValueError)        an object is not a message of a known dialect
@@ -10,6 +10,7 @@ BuoylineError
 ├── ToolOutputError        (ValueError)        streamed tool output is too long or of a wrong type
 ├── FormatVersionError     (ValueError)        a newer buoyline wrote the workspace
 ├── CorruptError           (ValueError)        bytes on disk are not those that were written
+├── MissingExtraError      (ImportError)       a package that an extra installs is missing
 ├── NotFoundError          (LookupError)       a session, file or message does not exist
 ├── SessionExistsError     (FileExistsError)   the id of a new session is taken
 ├── StaleWindowError       (RuntimeError)      another writer has continued the session
@@ -32,6 +33,8 @@ import errno
 import os
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Final
 
 __all__ = [
     "BuoylineError",
@@ -45,6 +48,7 @@ __all__ = [
     "InvalidNameError",
     "LockTimeout",
     "MessageError",
+    "MissingExtraError",
     "NotFoundError",
     "RedactionError",
     "SessionExistsError",
@@ -57,6 +61,9 @@ __all__ = [
     "WorkspaceFull",
 ]
 
+INSTALL: Final = "pip install '.[{}]'"
+"""What installs an extra from a clone; on PyPI it will be ``pip install 'buoyline[{}]'``."""
+
 _SHOWN_CHARS = 80
 _SHOWN_PROBLEMS = 20
 
@@ -66,7 +73,7 @@ class BuoylineError(Exception):
 
 
 class ConfigError(BuoylineError, ValueError):
-    """A setting is invalid. Raised when the configuration is built, never later."""
+    """A setting is invalid."""
 
     def __init__(self, setting: str, problem: str) -> None:
         """Keep the setting and the problem, which names valid values."""
@@ -183,6 +190,20 @@ class CorruptError(BuoylineError, ValueError):
     def __str__(self) -> str:
         """Return the file and the reason."""
         return f"{self.path}: {self.reason}"
+
+
+class MissingExtraError(BuoylineError, ImportError):
+    """A package that only an extra of buoyline installs is missing, or too old."""
+
+    def __init__(self, module: str, extra: str) -> None:
+        """Keep the module and the extra."""
+        super().__init__(module, extra)
+        self.module = module
+        self.extra = extra
+
+    def __str__(self) -> str:
+        """Return the module and the line that installs it."""
+        return f"{self.module} is not installed, or too old: {INSTALL.format(self.extra)}"
 
 
 class NotFoundError(BuoylineError, LookupError):
@@ -355,3 +376,15 @@ def warn_caller(message: str) -> None:
 
 
 _NOT_THE_CALLER = frozenset({"buoyline", "asyncio"})
+
+
+def imported(module: str, *, extra: str) -> Any:
+    """Return a module of a package that *extra* installs.
+
+    Raises:
+        MissingExtraError: It cannot be imported.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(module, extra) from error

@@ -62,7 +62,7 @@ class ContextConfig:
 
     Attributes:
         trigger_ratio: Share of the window above which the context is compacted; above 0, at most 0.9. ``"auto"``: 0.8,
-            or 12,000 tokens above what a compaction leaves, if that is less; see docs/costs.md.
+            or 12,000 tokens above what a compaction leaves, if that is less; see docs/command-line.md.
         reserve_ratio: Share of the window that the newest messages may take after a compaction; from 0 to below
             *trigger_ratio*.
         tool_result_limit: Tokens above which a tool result is offloaded; at least 2.

@@ -4,9 +4,9 @@ import dataclasses
 import re
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from buoyline.errors import ConfigError
+from buoyline.errors import imported
 from buoyline.window.events import ContextCompressed, Event, OnEvent
 
 __all__ = [
@@ -35,15 +35,9 @@ def traced(on_event: OnEvent | None = None, tracer: "Tracer | None" = None, *, s
         session_id: For ``gen_ai.conversation.id``; an empty id is not set.
 
     Raises:
-        ConfigError: OpenTelemetry's API is not installed.
+        MissingExtraError: OpenTelemetry's API is not installed.
     """
-    if tracer is None:
-        try:
-            from opentelemetry import trace as otel  # noqa: PLC0415 - an extra; who traces nothing does not need it
-        except ImportError as error:
-            raise ConfigError("tracer", "needs the extra 'otel'") from error
-        tracer = otel.get_tracer("buoyline")
-    spans = tracer
+    spans: Any = tracer or imported("opentelemetry.trace", extra="otel").get_tracer("buoyline")
     conversation = {"gen_ai.conversation.id": session_id} if session_id else {}
 
     def trace(event: Event) -> None:

@@ -6,7 +6,7 @@ Each content of a message is one part of the view. ``raw_representation``, the p
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from buoyline.errors import MessageError
+from buoyline.errors import MessageError, imported
 from buoyline.messages import CachePoint, Losses, Media, Message, Reasoning, ToolCall, ToolResult, parts
 from buoyline.messages.dialect import Blocks, ObjectDialect, role_of, speaker_of
 from buoyline.messages.jsonl import is_object, spell
@@ -37,9 +37,7 @@ class AgentFramework(ObjectDialect):
 
     def from_json(self, value: Mapping[str, Any]) -> Any:
         """Return the ``Message`` whose ``to_dict`` is *value*."""
-        from agent_framework import Message as Native  # noqa: PLC0415 - an extra of its own
-
-        return Native.from_dict({**value})
+        return imported("agent_framework", extra="agent-framework").Message.from_dict({**value})
 
     def read(self, value: Mapping[str, Any]) -> Message:
         """Read a message. The framework adds the agent's name when a run has ended, so only a user's is in the view."""

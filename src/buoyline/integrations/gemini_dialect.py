@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from buoyline.errors import MessageError
+from buoyline.errors import MessageError, imported
 from buoyline.messages import Blocks, Losses, Message, ObjectDialect, Text, ToolCall, ToolResult, Turn, parts
 from buoyline.messages.dialect import speaker_of
 from buoyline.messages.jsonl import is_array, is_object
@@ -42,9 +42,7 @@ class Gemini(ObjectDialect):
 
     def from_json(self, value: Mapping[str, Any]) -> Any:
         """Return the content."""
-        from google.genai.types import Content  # noqa: PLC0415 - see `ObjectDialect`
-
-        return Content.model_validate(value)
+        return imported("google.genai.types", extra="google-adk").Content.model_validate(value)
 
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
         """Return a copy whose n-th result has other content."""

@@ -6,7 +6,7 @@ Source: ``langchain_core.messages``. Content is text, or blocks in LangChain's o
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from buoyline.errors import MessageError
+from buoyline.errors import MessageError, imported
 from buoyline.messages import parts
 from buoyline.messages.anthropic import Anthropic
 from buoyline.messages.dialect import Blocks, ObjectDialect, speaker_of
@@ -71,11 +71,11 @@ class LangChain(ObjectDialect):
 
     def from_json(self, value: Mapping[str, Any]) -> Any:
         """Return a message of LangChain's class."""
-        from langchain_core.messages import messages_from_dict  # noqa: PLC0415 - sessions are read without LangChain
-
         data: dict[str, Any] = decode_bytes(dict(value))
         calls = {key: data.pop(key) for key in _CALLS if key in data}
-        (message,) = messages_from_dict([{"type": data["type"], "data": data}])
+        (message,) = imported("langchain_core.messages", extra="langchain").messages_from_dict(
+            [{"type": data["type"], "data": data}]
+        )
         return message.model_copy(update=calls)  # of an empty list the class makes one from additional_kwargs
 
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
-from buoyline.errors import MessageError
+from buoyline.errors import MessageError, imported
 from buoyline.messages import Blocks, CachePoint, Compaction, Losses, Message, ObjectDialect, Text, Turn, parts, spell
 from buoyline.messages.dialect import speaker_of
 from buoyline.messages.jsonl import is_array, is_object
@@ -44,15 +44,11 @@ class PydanticAI(ObjectDialect):
 
     def to_json(self, message: Any) -> dict[str, Any]:
         """Return the message's JSON, with the ``repr`` of what has none, as metadata may."""
-        from pydantic_ai.messages import ModelMessagesTypeAdapter as Messages  # noqa: PLC0415 - see `ObjectDialect`
-
-        return dict(*Messages.dump_python([message], mode="json", warnings=False, fallback=repr))
+        return dict(*_adapter().dump_python([message], mode="json", warnings=False, fallback=repr))
 
     def from_json(self, value: Mapping[str, Any]) -> Any:
         """Return the request or response."""
-        from pydantic_ai.messages import ModelMessagesTypeAdapter as Messages  # noqa: PLC0415 - see `ObjectDialect`
-
-        return Messages.validate_python([value])[0]
+        return _adapter().validate_python([value])[0]
 
     def with_results(self, message: Any, results: Mapping[int, Blocks]) -> Any:
         """Return a copy of a request that is one result, as `split` makes them, with other content."""
@@ -76,6 +72,10 @@ class PydanticAI(ObjectDialect):
         for turn in turns:
             kind = "response" if turn.role == "assistant" else "request"
             yield self.from_json({"kind": kind, "parts": [_written(part, turn.role) for part in turn.parts]})
+
+
+def _adapter() -> Any:
+    return imported("pydantic_ai.messages", extra="pydantic-ai").ModelMessagesTypeAdapter
 
 
 def _stays(part: Mapping[str, Any]) -> bool:

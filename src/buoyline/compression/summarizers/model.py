@@ -10,7 +10,7 @@ from buoyline.compression.extractive.summarizer import with_facts
 from buoyline.compression.summarizers.attempts import asked
 from buoyline.compression.summarizers.prompt import Prompt
 from buoyline.compression.summary import Draft, Summarizer, SummaryRequest
-from buoyline.errors import ConfigError, NotFoundError
+from buoyline.errors import ConfigError, NotFoundError, imported
 from buoyline.tokens.models import context_size as known_context_size
 from buoyline.tokens.models import max_output
 
@@ -62,7 +62,8 @@ class ModelSummarizer:
             timeout_s: Of one request.
 
         Raises:
-            ConfigError: pydantic-ai or the provider's package is not installed, the model does not exist, or a value
+            MissingExtraError: pydantic-ai is not installed.
+            ConfigError: The provider's package is not installed, the model does not exist, or a value
                 cannot work.
         """
         for name, value in (("max_attempts", max_attempts), ("timeout_s", timeout_s), ("context_size", context_size)):
@@ -131,17 +132,7 @@ def _max_output_of(model: "Model") -> int | None:
 
 
 def _provider() -> Any:
-    """Import pydantic-ai, which only a model summarizer needs.
-
-    Raises:
-        ConfigError: It is not installed.
-    """
-    try:
-        from buoyline.compression.summarizers import provider  # noqa: PLC0415 - an extra
-    except (AttributeError, ImportError) as error:  # an older one lacks names
-        problem = f"needs the extra 'model', with pydantic-ai 2.62 or newer ({error})"
-        raise ConfigError("model", problem) from error
-    return provider
+    return imported("buoyline.compression.summarizers.provider", extra="model")
 
 
 if TYPE_CHECKING:

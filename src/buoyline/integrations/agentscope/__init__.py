@@ -4,14 +4,14 @@
 compacted; `buoyline.window` does.
 """
 
+from buoyline.errors import MissingExtraError
+
 try:
     from buoyline.integrations.agentscope.middleware import WorkspaceMiddleware
     from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "agentscope":
         raise
-    raise ModuleNotFoundError(
-        "buoyline.integrations.agentscope needs the extra 'agentscope'", name=error.name
-    ) from None
+    raise MissingExtraError("agentscope", "agentscope") from None
 
 __all__ = ["AgentModelSummarizer", "WorkspaceMiddleware"]

@@ -127,7 +127,7 @@ class WorkspaceMiddleware(MiddlewareBase):
             management: A context-management document in place of the trigger and the limits of the agent's
                 ``ContextConfig``: a name, a file, JSON values, or a `ContextManagement`. A user's message names another
                 one in its metadata, as ``context_management_name``, until the user speaks again.
-            on_event: Called with each event; see docs/window.md.
+            on_event: Called with each event; see docs/internals/window.md.
 
         Raises:
             ConfigError: *workspace* is something else.

@@ -4,13 +4,14 @@ Names, parameters and defaults are Strands' own, and so is most of the code: `of
 subclasses. Anything that is not about Strands' own classes belongs to `buoyline.window`.
 """
 
+from buoyline.errors import MissingExtraError
+
 try:
     import strands as _  # noqa: F401 - to say what is missing in one line
 except ModuleNotFoundError as error:
     if error.name != "strands":
         raise
-    message = "buoyline.integrations.strands needs the extra 'strands'"
-    raise ModuleNotFoundError(message, name="strands") from None
+    raise MissingExtraError("strands", "strands") from None
 
 from strands.agent.conversation_manager import ConversationManager, ProactiveCompressionConfig
 from strands.vended_plugins.context_offloader import S3Storage, ShouldOffload, Storage
