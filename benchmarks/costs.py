@@ -18,11 +18,11 @@ from typing import Any
 
 from buoyline import ContextConfig, ContextWindow, MemoryWorkspace
 from buoyline.compression.text import mentions
-from buoyline.inspect.costs import Prices, Requests, cost_of
+from buoyline.inspect.replay import Prices, Requests, cost_of
 from buoyline.lookups import grep, lookup_tools
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
-from buoyline.tokens.messages import count_message
+from buoyline.tokens.counter import count_message
 from buoyline.window import ContextCompressed
 
 COUNTER = default_counter()

@@ -47,8 +47,8 @@ from typing import Any, NamedTuple
 from diagnostics import COLOUR, ERROR, LONG_LINE, diagnostics, kind_of, messages
 
 from buoyline.offloader import StoredResult
+from buoyline.offloader.protocol import view_of
 from buoyline.offloader.stub import stub_of
-from buoyline.offloader.view import view_of
 from buoyline.previews.source import TextSource, count_lines
 from buoyline.tokens import default_counter
 

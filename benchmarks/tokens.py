@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from buoyline.tokens import default_counter
-from buoyline.tokens.vocabulary import o200k_base
+from buoyline.tokens.o200k import o200k_base
 
 MEGABYTE = 1_000_000
 MOST_ENCODED_MB = 100

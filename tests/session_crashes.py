@@ -15,14 +15,14 @@ from typing import Any, Self
 from crash_states import ROOT, Crash, Disk, Killed, Mark, Operation, Recorder, State, Sync, crashes, scanned
 
 from buoyline.errors import StaleWindowError
-from buoyline.messages import Media, Text, ToolResult, times
+from buoyline.messages import Media, Text, ToolResult, jsonl
 from buoyline.messages.payloads import take_out
 from buoyline.messages.registry import detect
 from buoyline.offloader.protocol import StoredFile
 from buoyline.offloader.transcript import render
-from buoyline.workspace.blobs import get_blob
 from buoyline.workspace.documents import check_workspace
 from buoyline.workspace.layout import blob_name, reference_to
+from buoyline.workspace.results import get_blob
 from buoyline.workspace.session import Session
 from buoyline.workspace.state import ContextRecord, NewForm, NewLine
 from buoyline.workspace.workspace import LocalWorkspace
@@ -332,7 +332,7 @@ def record(
 def still(recorder: Recorder) -> Iterator[None]:
     """Record during the block, with a clock that stands: what is done twice gives the same bytes."""
     with recorder:
-        recorder.put(times, "datetime", Noon)
+        recorder.put(jsonl, "datetime", Noon)
         yield
 
 

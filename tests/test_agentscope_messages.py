@@ -29,7 +29,7 @@ from agentscope.message import (
 )
 from pydantic import AnyUrl
 
-from buoyline.compression.plan import legal_cuts, pair_spans
+from buoyline.compression.compressor import legal_cuts, pair_spans
 from buoyline.errors import MessageError
 from buoyline.messages import Media, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, spell
 from buoyline.messages.jsonl import parse

@@ -48,9 +48,9 @@ from hypothesis import strategies as st
 from buoyline import ContextConfig as OurConfig
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import ConfigError, NotFoundError, StaleWindowError, WorkspaceFull
+from buoyline.integrations import is_overflow
 from buoyline.integrations.agentscope import AgentModelSummarizer, WorkspaceMiddleware
 from buoyline.integrations.agentscope.state import joined, pieces
-from buoyline.integrations.pool import is_overflow
 from buoyline.messages import convert
 from buoyline.window import ContextCompressed, ContextManaged, Event, HistoryForked
 

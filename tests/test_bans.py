@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from buoyline.compression import Draft, Pointer, SourceMessage, SummaryRequest
-from buoyline.compression.extractive.summarizer import extract
+from buoyline.compression.extractive.choose import extract
 from buoyline.compression.extractive.user import bans, own_words
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter

@@ -17,7 +17,7 @@ from buoyline.messages.model import CachePoint, Part
 from buoyline.messages.payloads import put_back, take_out
 from buoyline.messages.registry import detect, dialect_named, read_result
 from buoyline.tokens import default_counter
-from buoyline.tokens.messages import count_message
+from buoyline.tokens.counter import count_message
 
 BEDROCK = dialect_named("bedrock")
 ANTHROPIC = dialect_named("anthropic")

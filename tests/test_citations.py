@@ -16,7 +16,7 @@ from thirds import STEP, each_third, examples
 
 from buoyline.compression import ContextConfig, Draft, Pointer, SourceMessage, Summary
 from buoyline.compression.extractive.lines import LineFinder, merged
-from buoyline.compression.pointers import POINTER, pointers_in
+from buoyline.compression.text import POINTER, pointers_in
 from buoyline.messages import Message, Text
 from buoyline.offloader import StoredResult
 from buoyline.offloader.stub import stub_of

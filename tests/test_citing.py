@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from buoyline.compression.extractive.lines import LineFinder
-from buoyline.compression.pointers import Pointer
 from buoyline.compression.summary import SourceMessage
+from buoyline.compression.text import Pointer
 from buoyline.messages.registry import detect
 from buoyline.previews.source import readable_lines
 

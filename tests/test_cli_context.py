@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from command_line import buoyline
 
-from buoyline.management.registry import put
+from buoyline.management.model import put
 from buoyline.workspace import LocalWorkspace
 
 SLIDING: dict[str, Any] = {

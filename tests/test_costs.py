@@ -14,12 +14,21 @@ from hypothesis import strategies as st
 
 from buoyline.cli import main
 from buoyline.compression import ContextConfig
-from buoyline.inspect.costs import Cost, Prices, RequestCost, Requests, appended, cost_of, shared_prefix
-from buoyline.inspect.replay import Replay, replay
+from buoyline.inspect.replay import (
+    Cost,
+    Prices,
+    Replay,
+    RequestCost,
+    Requests,
+    appended,
+    cost_of,
+    replay,
+    shared_prefix,
+)
 from buoyline.messages import Message, Text, spell
-from buoyline.testing.conversation import long_conversation, said
+from buoyline.testing.suites import long_conversation, said
 from buoyline.tokens import default_counter
-from buoyline.tokens.messages import count_message
+from buoyline.tokens.counter import count_message
 from buoyline.window import ContextWindow
 from buoyline.workspace import MemoryWorkspace
 

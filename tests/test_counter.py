@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from buoyline.tokens import as_text_counter, default_counter, o200k
 from buoyline.tokens.counter import end_of
-from buoyline.tokens.o200k import O200kCounter, chunks_of
-from buoyline.tokens.vocabulary import o200k_base
+from buoyline.tokens.o200k import O200kCounter, chunks_of, o200k_base
 
 NASTY_ALPHABETS = {
     "contractions": "aAbstrevlldmLSTD\u017f'\u2019 \n",  # the long s is an s to a pattern that ignores case

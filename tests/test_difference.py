@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace
 from buoyline.compression import Draft, Pointer, SummaryRequest
 from buoyline.errors import NotFoundError
-from buoyline.inspect.diff import SeenMessage, cited_sentences, difference
-from buoyline.testing.conversation import (
+from buoyline.inspect.session import SeenMessage, cited_sentences, difference
+from buoyline.testing.suites import (
     agentscope_messages,
     anthropic_messages,
     long_conversation,

@@ -11,7 +11,7 @@ from buoyline import ContextConfig, ContextWindow, MemoryWorkspace
 from buoyline.compression import Draft, SummaryRequest
 from buoyline.errors import MissingExtraError, SummaryError
 from buoyline.inspect.telemetry import traced
-from buoyline.testing.conversation import long_conversation
+from buoyline.testing.suites import long_conversation
 from buoyline.window import ContextCompressed, Event, HistoryForked, ResultOffloaded
 
 SECRET = "hunter2-swordfish"

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from thirds import STEP, each_third
 
 from buoyline.compression import Draft, Pointer, SourceMessage, SummaryRequest
-from buoyline.compression.extractive.summarizer import Extractive, extract
+from buoyline.compression.extractive.choose import Extractive, extract
 from buoyline.compression.extractive.user import bans, is_made
-from buoyline.compression.pointers import POINTER, pointers_in
 from buoyline.compression.summary import FIELDS
+from buoyline.compression.text import POINTER, pointers_in
 from buoyline.messages.registry import detect
 from buoyline.tokens import as_text_counter, default_counter
 
@@ -370,7 +370,7 @@ _DRAFT = """
 import json, pathlib, sys
 from buoyline.messages.registry import detect
 from buoyline.compression import Pointer, SourceMessage, SummaryRequest
-from buoyline.compression.extractive.summarizer import extract
+from buoyline.compression.extractive.choose import extract
 from buoyline.tokens import default_counter
 
 messages = json.loads(pathlib.Path(sys.argv[1]).read_text())

@@ -27,7 +27,7 @@ from buoyline.errors import ConfigError, ContextOverflowError
 from buoyline.integrations.langchain import BuoylineMiddleware
 from buoyline.integrations.langchain_dialect import DIALECT
 from buoyline.messages import Reasoning, Text, ToolCall, Turn
-from buoyline.messages.losses import Losses
+from buoyline.messages.model import Losses
 from buoyline.window import Event, HistoryForked
 
 

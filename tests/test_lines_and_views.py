@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.offloader.view import indented, view_of
+from buoyline.offloader.protocol import indented, view_of
 from buoyline.previews.source import MAX_LINE_CHARS, count_lines, is_readable, readable_lines, visible, wrapped
 
 SEPARATORS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"

@@ -19,9 +19,9 @@ from buoyline.maintenance.verify import verify
 from buoyline.messages import Media, Text, ToolResult
 from buoyline.watching import MessagesAdded, SessionCreated, SessionRemoved, past_events, watch
 from buoyline.workspace import layout
-from buoyline.workspace.blobs import get_blob, put_blob
 from buoyline.workspace.disk import Disk
 from buoyline.workspace.documents import ensure_workspace, write_document
+from buoyline.workspace.results import get_blob, put_blob
 from buoyline.workspace.session import Session
 from buoyline.workspace.state import ContextRecord, NewForm, NewLine
 from buoyline.workspace.workspace import Workspace

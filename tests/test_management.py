@@ -12,7 +12,7 @@ from window_lives import calling, check_valid, result, said, user
 from buoyline.compression import SummaryRequest
 from buoyline.errors import ConfigError, DocumentError
 from buoyline.management import ContextManagement, register_manager
-from buoyline.management.registry import put
+from buoyline.management.model import put
 from buoyline.window import ContextManaged, ContextWindow, Event
 from buoyline.workspace.workspace import LocalWorkspace, MemoryWorkspace, Workspace
 

@@ -8,8 +8,7 @@ import pytest
 from buoyline.errors import DocumentError, NotFoundError
 from buoyline.management import ContextManagement
 from buoyline.management.managers import OutputTruncation, SlidingWindow, Summarization
-from buoyline.management.model import Activation
-from buoyline.management.registry import BUILT_IN, document_of, put
+from buoyline.management.model import BUILT_IN, Activation, document_of, put
 from buoyline.workspace.workspace import LocalWorkspace, MemoryWorkspace
 
 TOKEN_AWARE: dict[str, Any] = {

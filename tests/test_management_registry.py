@@ -11,7 +11,7 @@ from buoyline.maintenance.gc import collect
 from buoyline.maintenance.repair import repair
 from buoyline.maintenance.verify import verify
 from buoyline.management import ContextManagement
-from buoyline.management.registry import BUILT_IN, document_of, put
+from buoyline.management.model import BUILT_IN, document_of, put
 from buoyline.workspace import LocalWorkspace
 
 SLIDING: dict[str, Any] = {

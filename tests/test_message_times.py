@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from buoyline import ContextWindow
 from buoyline.maintenance.verify import verify
-from buoyline.messages.times import now, time_from, time_of
+from buoyline.messages.jsonl import now, time_from, time_of
 from buoyline.workspace import LocalWorkspace
 
 SAID = "2026-03-04T05:06:07.890Z"

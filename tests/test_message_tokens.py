@@ -9,7 +9,7 @@ from buoyline.messages import Media, Message, Opaque, Reasoning, Text, ToolCall,
 from buoyline.messages.model import Part
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
-from buoyline.tokens.messages import count_message, count_tools
+from buoyline.tokens.counter import count_message, count_tools
 
 COUNTER = default_counter()
 FRAME = count_message(Message("user", ()), COUNTER)

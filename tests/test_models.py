@@ -7,7 +7,7 @@ import pytest
 from buoyline import ContextWindow, MemoryWorkspace
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.tokens import context_size
-from buoyline.tokens.models import max_output, models
+from buoyline.tokens.usage import max_output, models
 
 SPELLINGS = {
     "gpt-4o-2024-08-06": 128_000,

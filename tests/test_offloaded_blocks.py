@@ -14,11 +14,10 @@ from buoyline.maintenance.verify import verify
 from buoyline.messages import Json, Media, Opaque, Text, ToolResult
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader import StoredPart
-from buoyline.offloader.policy import is_too_large
-from buoyline.offloader.stub import blocks_to_offload
+from buoyline.offloader.stub import blocks_to_offload, is_too_large
 from buoyline.offloader.transcript import is_reference_line, reference_line_for
 from buoyline.tokens import default_counter
-from buoyline.tokens.messages import count_part
+from buoyline.tokens.counter import count_part
 
 COUNTER = default_counter()
 ANTHROPIC = dialect_named("anthropic")

@@ -29,3 +29,9 @@ def test_pages_install_the_extras_that_there_are_with_the_line_of_the_errors() -
 
 def test_the_site_leads_to_the_repository_of_the_package() -> None:
     assert f"repo_url: {PROJECT['urls']['Repository']} " in (ROOT / "mkdocs.yml").read_text("utf-8")
+
+
+def test_the_files_that_the_architecture_names_are_there() -> None:
+    named = re.findall(r"`([a-z_/]+(?:\.py|/))`", (ROOT / "ARCHITECTURE.md").read_text("utf-8"))
+    assert len(named) > 15
+    assert [name for name in named if not (ROOT / "src/buoyline" / name).exists()] == []

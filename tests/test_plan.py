@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thirds import STEP, each_third
 
-from buoyline.compression.plan import legal_cut_before, legal_cuts, pair_spans, plan
+from buoyline.compression.compressor import legal_cut_before, legal_cuts, pair_spans, plan
 from buoyline.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from buoyline.messages.model import Note, Part
 from buoyline.messages.registry import detect

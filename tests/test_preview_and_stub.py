@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from thirds import examples
 
 from buoyline.offloader import StoredResult
-from buoyline.offloader.policy import is_smaller
-from buoyline.offloader.stub import TRUNCATION_MARKER, bare_stub, previewed_lines, stub_of, truncated
-from buoyline.offloader.view import view_of
+from buoyline.offloader.protocol import view_of
+from buoyline.offloader.stub import TRUNCATION_MARKER, bare_stub, is_smaller, previewed_lines, stub_of, truncated
 from buoyline.previews import preview
 from buoyline.previews.source import TextSource, count_lines, visible
 from buoyline.tokens import TextCounter, as_text_counter, default_counter

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_outputs import OUTPUTS
 
-from buoyline.offloader.view import view_of
+from buoyline.offloader.protocol import view_of
 from buoyline.previews import flagged_lines, preview
 from buoyline.previews.layout import parse_preview
 from buoyline.previews.preview import preview_of

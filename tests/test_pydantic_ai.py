@@ -25,7 +25,7 @@ from buoyline.errors import ConfigError
 from buoyline.integrations import pydantic_ai_dialect
 from buoyline.integrations.pydantic_ai_dialect import DIALECT
 from buoyline.messages import Text
-from buoyline.window.entries import content_key
+from buoyline.window.context import content_key
 
 
 @pytest.fixture

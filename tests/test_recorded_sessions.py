@@ -21,7 +21,7 @@ from buoyline.maintenance.verify import verify
 from buoyline.messages.registry import detect
 from buoyline.offloader.transcript import render
 from buoyline.tokens import default_counter
-from buoyline.tokens.messages import count_message
+from buoyline.tokens.counter import count_message
 from buoyline.window import ContextCompressed, ContextManaged, Event, ResultOffloaded
 
 SIZES = (8_000, 32_000, 128_000)

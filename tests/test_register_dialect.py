@@ -25,8 +25,7 @@ from buoyline.messages import (
 )
 from buoyline.messages.dialect import Blocks
 from buoyline.messages.jsonl import parse
-from buoyline.messages.losses import Losses
-from buoyline.messages.model import Part, Role
+from buoyline.messages.model import Losses, Part, Role
 from buoyline.messages.registry import detect, dialect_named, dialect_names, read_result
 
 ROLES: dict[str, Role] = {"harbour": "user", "pilot": "assistant", "deck": "tool", "owner": "system"}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from buoyline.offloader import view as views
-from buoyline.offloader.view import view_blocks, view_of, wrapped_blocks
+from buoyline.offloader import protocol as views
+from buoyline.offloader.protocol import view_blocks, view_of, wrapped_blocks
 from buoyline.previews import source as sources
 from buoyline.previews.source import (
     BlockCutter,

@@ -16,12 +16,11 @@ from buoyline.errors import CorruptError, RedactionError, ToolOutputError
 from buoyline.messages import Json, Media, Opaque, Text, ToolResult
 from buoyline.previews.source import decoded, readable_lines
 from buoyline.workspace import streams
-from buoyline.workspace.blobs import get_blob, put_blob
 from buoyline.workspace.disk import Disk, Status
 from buoyline.workspace.documents import document_names, ensure_workspace, read_document, write_document
 from buoyline.workspace.memory import MemoryDisk
 from buoyline.workspace.redaction import Redaction
-from buoyline.workspace.results import Results
+from buoyline.workspace.results import Results, get_blob, put_blob
 from buoyline.workspace.session import Session
 
 SESSION = "sessions/s"

@@ -24,7 +24,7 @@ from strands.types.exceptions import ContextWindowOverflowException, ModelThrott
 from strands_model import ScriptedModel, call
 
 from buoyline import ContextWindow, LocalWorkspace, MemoryWorkspace
-from buoyline.compression.pointers import pointers_in
+from buoyline.compression.text import pointers_in
 from buoyline.integrations.strands import (
     Archiving,
     NullConversationManager,

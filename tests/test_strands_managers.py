@@ -48,7 +48,7 @@ from buoyline.integrations.strands import (
     WorkspaceConversationManager,
     WorkspaceOffloader,
 )
-from buoyline.management.registry import put
+from buoyline.management.model import put
 from buoyline.window import ContextManaged
 
 

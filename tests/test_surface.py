@@ -25,7 +25,7 @@ PACKAGE = ROOT / "src" / "buoyline"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 MODULES = (
-    *("errors", "inspect.costs", "inspect.telemetry", "management.registry", "watching"),
+    *("errors", "inspect.replay", "inspect.telemetry", "management.model", "watching"),
     *("integrations.agent_framework", "integrations.deepagents", "integrations.google_adk", "integrations.langchain"),
     *("integrations.openai_agents", "integrations.pydantic_ai"),
 )

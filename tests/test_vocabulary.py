@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import buoyline
-from buoyline.tokens.vocabulary import o200k_base
+from buoyline.tokens.o200k import o200k_base
 
 PACKAGE = Path(buoyline.__file__).parent
 PACKING_SCRIPT = Path(__file__).parents[1] / "scripts" / "pack_vocabulary.py"

@@ -27,7 +27,7 @@ from buoyline.errors import (
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.offloader import ToolRule
 from buoyline.tokens import default_counter
-from buoyline.tokens.messages import count_message
+from buoyline.tokens.counter import count_message
 from buoyline.tokens.usage import Usage
 from buoyline.window import ContextCompressed, ContextWindow, Event, ResultOffloaded
 from buoyline.window.tools import compress_tool

@@ -10,7 +10,7 @@ from window_lives import result
 
 from buoyline import ContextConfig, ContextWindow, MemoryWorkspace, ToolRule
 from buoyline.messages.registry import detect
-from buoyline.offloader.policy import LEAST_STUB_TOKENS, WORTH_OFFLOADING_TOKENS
+from buoyline.offloader.stub import LEAST_STUB_TOKENS, WORTH_OFFLOADING_TOKENS
 from buoyline.tokens import default_counter
 from buoyline.window import Event, ResultOffloaded
 

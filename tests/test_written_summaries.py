@@ -21,8 +21,7 @@ from buoyline.compression import (
     Summary,
     SummaryRequest,
 )
-from buoyline.compression.summarizers.answers import cleaned
-from buoyline.compression.summarizers.prompt import prompt_for
+from buoyline.compression.summarizers.prompt import cleaned, prompt_for
 from buoyline.compression.summary import FIELDS
 from buoyline.errors import ConfigError, SummaryError
 from buoyline.messages.registry import detect

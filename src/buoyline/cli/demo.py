@@ -19,7 +19,7 @@ from buoyline.errors import SessionExistsError
 from buoyline.lookups import Answer, grep, read
 from buoyline.messages.registry import detect
 from buoyline.tokens import default_counter
-from buoyline.tokens.messages import count_message
+from buoyline.tokens.counter import count_message
 from buoyline.window import ContextCompressed, ContextWindow, Event, ResultOffloaded
 from buoyline.workspace import LocalWorkspace, layout
 

@@ -6,8 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import print_json, print_text
+from buoyline.cli.output import existing_workspace, json_option, print_json, print_text, workdir_option
 from buoyline.lookups import Answer, grep, read, search
 from buoyline.lookups.answer import DATA_LABEL
 

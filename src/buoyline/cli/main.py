@@ -26,9 +26,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "preview": ("preview", "Show what an agent would see in place of FILE."),
         "sessions": ("show", "List the sessions of a workspace."),
         "show": ("show", "Show the messages, files and last summary of SESSION."),
-        "view": ("view", "Write SESSION as one HTML page."),
-        "diff": ("diff", "Show what the model saw before and after compaction N."),
-        "convert": ("convert", "Print the messages of SESSION in another dialect, one a line."),
+        "view": ("show", "Write SESSION as one HTML page."),
+        "diff": ("show", "Show what the model saw before and after compaction N."),
+        "convert": ("show", "Print the messages of SESSION in another dialect, one a line."),
         "read": ("lookups", "Print lines of a file, with their numbers."),
         "grep": ("lookups", "Search files of the workspace for PATTERN."),
         "search": ("lookups", "Print the passages that best match QUERY."),
@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "verify": ("maintenance", "Check the integrity of a workspace."),
         "repair": ("maintenance", "Repair what verify finds, as far as possible."),
         "gc": ("maintenance", "Remove old sessions, leftovers and payloads that nothing needs."),
-        "context": ("context", "Check and explain a context-management document."),
+        "context": ("preview", "Check and explain a context-management document."),
     }
 )
 """The commands in the order of the help, with their module in `buoyline.cli`, which defines ``<name>_command``, and

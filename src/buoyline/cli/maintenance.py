@@ -6,12 +6,20 @@ from pathlib import Path
 
 import click
 
-from buoyline.cli.options import existing_workspace, json_option, workdir_option
-from buoyline.cli.output import Duration, Size, counted, duration_in_words, print_answer, progress
-from buoyline.maintenance.findings import IntegrityReport
+from buoyline.cli.output import (
+    Duration,
+    Size,
+    counted,
+    duration_in_words,
+    existing_workspace,
+    json_option,
+    print_answer,
+    progress,
+    workdir_option,
+)
 from buoyline.maintenance.gc import GcReport, collect
 from buoyline.maintenance.repair import RepairReport, repair
-from buoyline.maintenance.verify import verify
+from buoyline.maintenance.verify import IntegrityReport, verify
 from buoyline.workspace import LocalWorkspace
 
 _FOUND = 1

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import click
 
 from buoyline.messages import spell
 from buoyline.previews.source import visible
+from buoyline.workspace import LocalWorkspace
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -211,3 +213,28 @@ def progress(label: str, *, of_bytes: bool = True) -> Generator[Advance | None]:
     count = DownloadColumn() if of_bytes else MofNCompleteColumn()
     with Progress(TextColumn(label), BarColumn(), count, console=Console(stderr=True), transient=True) as bar:
         yield Advance(bar, label)
+
+
+workdir_option = click.option(
+    "--workdir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="./workspace",
+    envvar="BUOYLINE_WORKDIR",
+    show_default=True,
+    # Not show_envvar: click would name the variable in every error about --workdir, even if it is not set.
+    help="Directory of the workspace; BUOYLINE_WORKDIR is used if it is set.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON value.")
+
+
+def existing_workspace(workdir: Path) -> LocalWorkspace:
+    """Return the workspace in *workdir* for reading; nothing is created.
+
+    Raises:
+        NotFoundError: There is none.
+        FormatVersionError: A newer buoyline wrote it.
+        CorruptError: It does not say which format it has.
+    """
+    workspace = LocalWorkspace(workdir)
+    workspace.check()
+    return workspace

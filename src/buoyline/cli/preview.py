@@ -1,4 +1,4 @@
-"""``buoyline preview``."""
+"""``buoyline preview`` and ``context``: what would be done with a file, and by a document."""
 
 import errno
 import shutil
@@ -10,13 +10,22 @@ from pathlib import Path
 
 import click
 
-from buoyline.cli.options import json_option
-from buoyline.cli.output import counted, print_json, print_notices, print_text
-from buoyline.errors import StorageError
+from buoyline.cli.output import (
+    counted,
+    json_option,
+    print_answer,
+    print_json,
+    print_notices,
+    print_text,
+    workdir_option,
+)
+from buoyline.errors import DocumentError, StorageError
+from buoyline.management.model import document_of
 from buoyline.offloader import StoredResult
 from buoyline.offloader.stub import stub_of, tokens_of
 from buoyline.previews.source import BytesSource, Source
 from buoyline.tokens import default_counter
+from buoyline.workspace import LocalWorkspace
 
 _STDIN = Path("-")
 LIMIT = 3_000
@@ -84,3 +93,30 @@ def _lines(source: Source) -> int:
         lines += block.count("\n")
         last = block
     return lines + (not last.endswith("\n"))
+
+
+@click.command("context")
+@click.argument("source", metavar="NAME|FILE")
+@workdir_option
+@json_option
+def context_command(source: str, workdir: Path, *, as_json: bool) -> int:
+    """Check and explain a context-management document.
+
+    Such a document says how a context is managed: which managers run, when, and in which order. If a file of that name
+    exists, it is used; else the document of the workspace, in its context_management/, or of the package.
+
+    Exit status: 0 done, 1 a document has problems, or there is none of that name.
+
+    Example: buoyline context policy.json
+    """
+    workspace = LocalWorkspace(workdir)
+    try:
+        document = document_of(Path(source) if Path(source).is_file() else source, workspace)
+    except DocumentError as error:
+        problems = [{"path": path, "reason": reason} for path, reason in error.problems]
+        lines = [f"{error.source}: {path}{': ' if path else ''}{reason}" for path, reason in error.problems]
+        print_answer({"valid": False, "problems": problems}, lines, as_json=as_json)
+        return 1
+    lines = list(document.in_words())
+    print_answer({"valid": True, "problems": [], "lines": lines}, lines, as_json=as_json)
+    return 0

@@ -13,13 +13,11 @@ from typing import Any, TypeVar
 
 import click
 
-from buoyline.cli.options import json_option
-from buoyline.cli.output import columns, counted, print_answer, print_problems, progress
+from buoyline.cli.output import columns, counted, json_option, print_answer, print_problems, progress
 from buoyline.compression import ContextConfig
 from buoyline.compression.config import AUTO
 from buoyline.errors import BuoylineError, SessionExistsError
-from buoyline.inspect.costs import Prices, appended, cost_of
-from buoyline.inspect.replay import Replay, replay
+from buoyline.inspect.replay import Prices, Replay, appended, cost_of, replay
 from buoyline.messages import spell
 from buoyline.messages.recording import Recording, read_recording
 from buoyline.tokens import default_counter
@@ -135,7 +133,7 @@ def replay_command(recordings: Sequence[Path], workdir: Path | None, *, as_json:
         recorded = {"form": recording.form, "skipped": recording.skipped, "compactions": recording.compactions}
         reports.append({**report, "recording": recorded})
     value: Any = reports[0] if len(paths) == 1 else {"recordings": reports}
-    print_answer(value, _in_words(reports, prices), as_json=as_json)
+    print_answer(value, _in_words(reports, prices) if reports else [], as_json=as_json)
     return print_problems(problems)
 
 
@@ -263,8 +261,6 @@ def change(now: float, before: float) -> str:
 
 def _in_words(reports: Sequence[dict[str, Any]], prices: Prices | None) -> Iterator[str]:
     """Yield a table with a row for each recording, and what it takes to understand it."""
-    if not reports:
-        return
     rows = [_row(report["session"], [report], prices) for report in reports]
     rows += [_row(counted(len(reports), "recording"), reports, prices)] if len(reports) > 1 else []
     money = ["cost", "without buoyline"] if prices else []

@@ -1,27 +1,45 @@
-"""``buoyline sessions`` and ``buoyline show``."""
+"""``buoyline sessions``, ``show``, ``diff``, ``view`` and ``convert``."""
 
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from buoyline.cli.options import existing_workspace, json_option, workdir_option
 from buoyline.cli.output import (
     columns,
     counted,
     cut,
+    existing_workspace,
     how_long_ago,
+    json_option,
     local_time,
     print_answer,
     print_json,
     print_lines,
+    print_notices,
     print_problems,
+    workdir_option,
 )
 from buoyline.errors import BuoylineError, NotFoundError
-from buoyline.inspect.session import Inventory, inventory_of, messages_in_words, request_in_words
+from buoyline.inspect.page import page_of
+from buoyline.inspect.session import (
+    Difference,
+    Inventory,
+    SeenMessage,
+    Sentence,
+    difference,
+    inventory_of,
+    messages_in_words,
+    messages_of,
+    request_in_words,
+)
+from buoyline.messages import Converted, convert
+from buoyline.messages.jsonl import is_object
+from buoyline.messages.registry import dialect_named, dialect_names
 from buoyline.workspace.session import Session
 
 _FIELD_CHARS = 201
@@ -182,3 +200,130 @@ def _in_short(summary: Mapping[str, Any]) -> Iterator[str]:
     for name, value in fields.items():
         text = " ".join(str(value).split())
         yield f"  {name}: {cut(text, _FIELD_CHARS)}"
+
+
+_HEADINGS: Sequence[str | int] = ("", "role", "tool", "tokens", "transcript", "begins")
+
+
+@click.command("diff")
+@click.argument("session")
+@click.argument("number", metavar="N", type=click.IntRange(min=1))
+@workdir_option
+@json_option
+def diff_command(session: str, number: int, workdir: Path, *, as_json: bool) -> None:
+    """Show what the model saw before and after compaction N.
+
+    N counts the compactions of SESSION from 1. The answer lists the messages that were archived and those that were
+    kept, the summary that replaced the archived ones, and the lines that each of its sentences cites. Messages are
+    numbered from 0 over the whole session; `buoyline show SESSION --messages A-B` and `buoyline read` show all of them.
+    Nothing is written.
+
+    Example: buoyline diff s1 2 --workdir ./workspace
+    """
+    found = difference(existing_workspace(workdir), session, number)
+    print_answer(asdict(found), _in_words(found), as_json=as_json)
+
+
+def _in_words(found: Difference) -> Iterator[str]:
+    summary = found.summary
+    made = filter(None, (str(summary.get("summarizer", "")), local_time(str(summary.get("created_at", "")))))
+    tokens = f"{summary.get('source_tokens', 0):,} tokens in {summary.get('tokens', 0):,}"
+    yield ", ".join([f"compaction {found.number} of {found.session_id}", *made, tokens] if summary else [])
+    yield from _messages("archived", found.left)
+    yield from _messages("kept in the context", (*found.head, *found.stayed))
+    yield ""
+    if summary:
+        number = summary["n"] + 1
+        yield f"summary in their place; `buoyline show {found.session_id} --summary {number}` prints it whole"
+        yield from _sentences(found.sentences)
+        yield ""
+        yield f"unverified claims: {', '.join(map(str, summary.get('unverified') or ['none']))}"
+    else:
+        yield "a notice is in their place"
+
+
+def _messages(title: str, messages: Sequence[SeenMessage]) -> Iterator[str]:
+    yield ""
+    yield f"{title}: {counted(len(messages), 'message')}"
+    if messages:
+        yield from columns([_HEADINGS, *map(_row, messages)])
+
+
+def _row(message: SeenMessage) -> Sequence[str | int]:
+    lines = "in the context" if message.lines is None else f"{message.lines[0]}-{message.lines[1]}"
+    # The stub of an offloaded result would only repeat its path.
+    said = f"offloaded to {', '.join(message.offloaded)}" if message.offloaded else message.begins
+    return f"{message.message}", message.role, message.tool, message.tokens, lines, said
+
+
+def _sentences(sentences: Sequence[Sentence]) -> Iterator[str]:
+    field = ""
+    for sentence in sentences:
+        if sentence.field != field:
+            field = sentence.field
+            yield field
+        yield f"  {sentence.text}"
+        if not sentence.citations:
+            yield "    (no citation)"
+        for cited in sentence.citations:
+            lines = f"{cited.start}" if cited.start == cited.end else f"{cited.start}-{cited.end}"
+            yield f"    {cited.path}:{lines}  {cited.begins if cited.is_there else '(these lines are not there)'}"
+
+
+@click.command("view")
+@click.argument("session")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="[default: SESSION.html]")
+@workdir_option
+@json_option
+def view_command(session: str, output: Path | None, *, workdir: Path, as_json: bool) -> None:
+    """Write SESSION as one HTML page.
+
+    The page shows the tokens of each request, all messages, and each compaction with its summary. A click on a citation
+    leads to its lines. The page works offline and loads nothing.
+
+    Example: buoyline view s1 -o session.html --workdir ./workspace
+    """
+    path = output or Path(f"{session}.html")
+    page = page_of(existing_workspace(workdir).stored(session))
+    path.write_text(page, "utf-8")
+    size = len(page.encode())
+    print_answer({"path": str(path), "bytes": size}, [f"{path}: {size:,} bytes"], as_json=as_json)
+
+
+@click.command("convert")
+@click.argument("session")
+@click.option("--to", "dialect", type=click.Choice(list(dialect_names())), required=True, help="Form of the messages.")
+@click.option("--all", "is_whole", is_flag=True, help="The whole history instead of the messages in the context.")
+@workdir_option
+@json_option
+def convert_command(session: str, dialect: str, *, workdir: Any, is_whole: bool, as_json: bool) -> None:
+    """Print the messages of SESSION in another dialect, one a line.
+
+    Without --all, these are the messages in the context, including the summary. Anything that the dialect cannot
+    express is reported on stderr, as is a system prompt that it sends separately. Nothing on disk changes.
+
+    Example: buoyline convert s1 --to bedrock > s1.jsonl
+    """
+    values = messages_of(existing_workspace(workdir).stored(session), is_whole=is_whole)
+    converted = convert([value for _, value in values], to=dialect, from_=[name for name, _ in values])
+    made = converted.messages
+    lines = [message if is_object(message) else dialect_named(dialect).to_json(message) for message in made]
+    if as_json:
+        losses = [{"message": loss.message, "what": loss.what, "why": loss.why} for loss in converted.losses]
+        print_json({"dialect": dialect, "messages": lines, "system": converted.system, "losses": losses})
+        return
+    for line in lines:
+        print_json(line)
+    print_notices(_notices(converted))
+
+
+def _notices(converted: Converted) -> Iterator[str]:
+    if converted.system:
+        yield f"system prompt: {converted.system}"
+    kinds = dict[tuple[str, str], dict[int, None]]()
+    for loss in converted.losses:
+        kinds.setdefault((loss.what, loss.why), {})[loss.message] = None
+    for (what, why), messages in kinds.items():
+        first = next(iter(messages))
+        where = f"message {first}" if len(messages) == 1 else f"{len(messages):,} messages from {first} on"
+        yield f"{where}: {what}: {why}"

@@ -10,8 +10,7 @@ from types import MappingProxyType
 
 import click
 
-from buoyline.cli.options import existing_workspace, workdir_option
-from buoyline.cli.output import local_time, print_answer, print_notices
+from buoyline.cli.output import existing_workspace, local_time, print_answer, print_notices, workdir_option
 from buoyline.watching import (
     MessagesAdded,
     ResultStored,

@@ -4,13 +4,10 @@ Here are the configuration, the plan of what is archived, the compressor, the ch
 Nothing here holds a context or decides when it is compacted.
 """
 
-from buoyline.compression.compressor import CompressionResult, Compressor
+from buoyline.compression.compressor import CompressionResult, Compressor, Plan
 from buoyline.compression.config import ContextConfig
-from buoyline.compression.extractive.summarizer import Extractive
-from buoyline.compression.plan import Plan
-from buoyline.compression.pointers import Pointer
-from buoyline.compression.summarizers.function import CallableSummarizer
-from buoyline.compression.summarizers.model import ModelSummarizer
+from buoyline.compression.extractive.choose import Extractive
+from buoyline.compression.summarizers.model import CallableSummarizer, ModelSummarizer
 from buoyline.compression.summary import (
     Draft,
     Fact,
@@ -20,6 +17,7 @@ from buoyline.compression.summary import (
     Summary,
     SummaryRequest,
 )
+from buoyline.compression.text import Pointer
 
 __all__ = [
     "CallableSummarizer",

@@ -13,7 +13,7 @@ from buoyline.compression.summary import FIELDS
 from buoyline.errors import ConfigError
 from buoyline.messages.jsonl import is_object
 from buoyline.offloader import ToolRule
-from buoyline.offloader.policy import require_count, rule_for
+from buoyline.offloader.stub import require_count, rule_for
 
 MAX_TRIGGER_RATIO: Final = 0.9
 """A model that writes the summary needs the rest of the window for itself."""

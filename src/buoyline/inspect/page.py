@@ -15,14 +15,13 @@ from string import Template
 from typing import Any, Final
 
 from buoyline.compression import Pointer
-from buoyline.compression.pointers import pointers_in
-from buoyline.inspect.diff import cited_sentences
-from buoyline.inspect.session import shown_numbers
-from buoyline.lookups.text import count_lines, merged, numbered, shown, whole_lines
+from buoyline.compression.text import pointers_in
+from buoyline.inspect.session import cited_sentences, shown_numbers
+from buoyline.lookups.answer import count_lines, merged, numbered, shown, whole_lines
 from buoyline.messages.registry import stored_view
 from buoyline.offloader.transcript import render
 from buoyline.tokens import default_counter
-from buoyline.tokens.messages import count_message
+from buoyline.tokens.counter import count_message
 from buoyline.workspace import layout
 from buoyline.workspace.session import Session
 from buoyline.workspace.state import ContextRecord, LoggedMessage

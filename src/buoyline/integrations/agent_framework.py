@@ -14,7 +14,7 @@ from typing import Any, Final
 import agent_framework as maf
 
 from buoyline.errors import ConfigError
-from buoyline.integrations.pool import WindowPool, is_overflow
+from buoyline.integrations import WindowPool, is_overflow
 from buoyline.lookups import Tool
 from buoyline.workspace.workspace import Workspace
 

@@ -19,8 +19,8 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.genai.types import Content, FunctionDeclaration
 
+from buoyline.integrations import WindowPool, is_overflow
 from buoyline.integrations.gemini_dialect import DIALECT
-from buoyline.integrations.pool import WindowPool, is_overflow
 from buoyline.lookups import Tool
 from buoyline.workspace.workspace import Workspace
 

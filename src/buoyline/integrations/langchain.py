@@ -20,8 +20,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
 
 from buoyline.errors import ConfigError
+from buoyline.integrations import WindowPool, is_overflow, run_sync
 from buoyline.integrations.langchain_dialect import DIALECT
-from buoyline.integrations.pool import WindowPool, is_overflow, run_sync
 from buoyline.lookups import Tool
 from buoyline.workspace.workspace import Workspace
 

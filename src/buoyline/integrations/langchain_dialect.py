@@ -11,10 +11,8 @@ from buoyline.messages import parts
 from buoyline.messages.anthropic import Anthropic
 from buoyline.messages.dialect import Blocks, ObjectDialect, speaker_of
 from buoyline.messages.jsonl import is_object
-from buoyline.messages.losses import Losses
-from buoyline.messages.model import Message, Opaque, Part, Role, ToolCall, Turn
-from buoyline.messages.openai import OpenAIChat, chat_part
-from buoyline.messages.openai_responses import OpenAIResponses
+from buoyline.messages.model import Losses, Message, Opaque, Part, Role, ToolCall, Turn
+from buoyline.messages.openai import OpenAIChat, OpenAIResponses, chat_part
 from buoyline.messages.payloads import decode_bytes, encode_bytes
 
 _ROLES: Final[Mapping[str, Role]] = {"ai": "assistant", "human": "user", "system": "system", "tool": "tool"}

@@ -16,9 +16,9 @@ from agents.run_config import CallModelData, ModelInputData
 from agents.tool_context import ToolContext
 
 from buoyline.errors import ConfigError
-from buoyline.integrations.pool import WindowPool
+from buoyline.integrations import WindowPool
 from buoyline.lookups.tools import Tool as Lookup
-from buoyline.messages.openai_responses import OpenAIResponses
+from buoyline.messages.openai import OpenAIResponses
 from buoyline.workspace.workspace import Workspace
 
 __all__ = ["BuoylineHooks"]

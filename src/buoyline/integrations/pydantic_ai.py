@@ -20,7 +20,7 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.toolsets import FunctionToolset
 
 from buoyline.errors import ConfigError
-from buoyline.integrations.pool import WindowPool
+from buoyline.integrations import WindowPool
 from buoyline.lookups.tools import Tool as Lookup
 from buoyline.workspace.workspace import Workspace
 

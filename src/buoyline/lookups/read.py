@@ -5,10 +5,21 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from buoyline.errors import ConfigError
-from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerRow, Counter, Frame, Line, fitted
-from buoyline.lookups.names import ALL_LINES, directory_at, resolve
-from buoyline.lookups.sources import Sources
-from buoyline.lookups.text import Ranges, count_lines, merged, numbered, shown
+from buoyline.lookups.answer import (
+    DATA_LABEL,
+    Answer,
+    AnswerRow,
+    Counter,
+    Frame,
+    Line,
+    Ranges,
+    count_lines,
+    fitted,
+    merged,
+    numbered,
+    shown,
+)
+from buoyline.lookups.sources import ALL_LINES, Sources, directory_at, resolve
 from buoyline.workspace import layout
 from buoyline.workspace.workspace import Workspace
 

@@ -9,10 +9,8 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from buoyline.errors import ConfigError, StorageError
-from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerRow, Counter, Frame, Line, fitted
-from buoyline.lookups.names import places
-from buoyline.lookups.sources import Sources
-from buoyline.lookups.text import numbered, shown
+from buoyline.lookups.answer import DATA_LABEL, Answer, AnswerRow, Counter, Frame, Line, fitted, numbered, shown
+from buoyline.lookups.sources import Sources, places
 from buoyline.workspace.workspace import Workspace
 
 MAX_CHUNK_CHARS = 800

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from buoyline.errors import CorruptError, StorageError
-from buoyline.maintenance.findings import IntegrityReport
-from buoyline.maintenance.verify import LOCK_TIMEOUT_S, directories_of, named_by, session_in, verify
-from buoyline.offloader.view import view_blocks
+from buoyline.maintenance.verify import LOCK_TIMEOUT_S, IntegrityReport, directories_of, named_by, session_in, verify
+from buoyline.offloader.protocol import view_blocks
 from buoyline.previews.source import BytesSource
 from buoyline.workspace import layout
 from buoyline.workspace.disk import Disk

@@ -1,4 +1,4 @@
-"""`verify`: reads every file of a workspace once and says which bytes are not what was written.
+"""`verify`: reads every file of a workspace once and reports which bytes are not what was written.
 
 It changes nothing and may run while agents work: the sizes of a session's files are noted under its lock, and what
 comes behind them is left out. Source: docs/format.md, "Verify".
@@ -10,10 +10,10 @@ import re
 import zlib
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from buoyline.errors import BuoylineError, CorruptError, FormatVersionError, NotFoundError, StorageError
-from buoyline.maintenance.findings import Finding, IntegrityReport
 from buoyline.messages.jsonl import is_object, parse
 from buoyline.messages.registry import dialect_names
 from buoyline.offloader.protocol import StoredFile
@@ -23,6 +23,58 @@ from buoyline.workspace.documents import check_workspace, document_names, read_d
 from buoyline.workspace.session import Session, session_id_in
 from buoyline.workspace.state import stored_from_json
 from buoyline.workspace.workspace import Workspace
+
+Severity: TypeAlias = Literal["damage", "note"]
+
+DAMAGE: Final = ("bad-line", "missing", "changed", "dangling-citation", "unreadable", "format")
+"""Kinds of damage: bytes that were acknowledged are gone, or are not what was written."""
+
+NOTES: Final = ("torn", "leftover", "unnamed-result", "unreferenced-blob", "unknown-dialect")
+"""Kinds that a crash leaves, or time: nothing is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One place that is not as it should be.
+
+    Attributes:
+        kind: One of `DAMAGE` or `NOTES`.
+        path: The file, relative to the workdir.
+        message: What is wrong there.
+        line: Of the file, 1-based; 0 if it is about the whole file.
+        session_id: Of the session; empty for files that sessions share.
+    """
+
+    kind: str
+    path: str
+    message: str
+    line: int = 0
+    session_id: str = ""
+
+    @property
+    def severity(self) -> Severity:
+        """Return whether something is lost."""
+        return "damage" if self.kind in DAMAGE else "note"
+
+    def __str__(self) -> str:
+        """Return the finding on one line."""
+        return f"{self.severity} {self.kind} {self.path}{f':{self.line}' if self.line else ''}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class IntegrityReport:
+    """What `verify` found in how much."""
+
+    findings: tuple[Finding, ...]
+    sessions: int
+    blobs: int
+    bytes_read: int
+
+    @property
+    def is_sound(self) -> bool:
+        """Return whether nothing is damaged."""
+        return not any(finding.severity == "damage" for finding in self.findings)
+
 
 LOCK_TIMEOUT_S = 5.0
 

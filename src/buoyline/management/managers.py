@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from buoyline.compression.plan import legal_cuts
+from buoyline.compression.compressor import legal_cuts
 from buoyline.messages import Message
 from buoyline.tokens import TextCounter
-from buoyline.tokens.messages import count_result
+from buoyline.tokens.counter import count_result
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ Native messages are read here and never changed. Token counts, files and session
 from buoyline.messages.convert import Converted, convert
 from buoyline.messages.dialect import Blocks, Dialect, ObjectDialect
 from buoyline.messages.jsonl import spell
-from buoyline.messages.losses import Loss, Losses
 from buoyline.messages.model import (
     Base64,
     CachePoint,
     Compaction,
     Json,
+    Loss,
+    Losses,
     Media,
     Message,
     Opaque,

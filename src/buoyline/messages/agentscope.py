@@ -14,10 +14,21 @@ from typing import Any, Final
 
 from buoyline.messages import parts
 from buoyline.messages.dialect import Blocks, Dialect, plain_fields, role_of, speaker_of
-from buoyline.messages.formats import base64_of
 from buoyline.messages.jsonl import is_array, is_object, spell
-from buoyline.messages.losses import Losses
-from buoyline.messages.model import Media, Message, Note, Part, Reasoning, ResultPart, Role, ToolCall, ToolResult, Turn
+from buoyline.messages.model import (
+    Losses,
+    Media,
+    Message,
+    Note,
+    Part,
+    Reasoning,
+    ResultPart,
+    Role,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+from buoyline.messages.parts import base64_of
 
 _MESSAGE_FIELDS = frozenset({"name", "role", "content", "id", "created_at"})
 _RESULT_FIELDS = frozenset({"type", "id", "name", "output"})

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 from buoyline.messages import parts
 from buoyline.messages.dialect import BlockDialect, fields
-from buoyline.messages.formats import base64_of
 from buoyline.messages.jsonl import is_array, spell
-from buoyline.messages.losses import Losses
 from buoyline.messages.model import (
     Compaction,
+    Losses,
     Media,
     Part,
     Reasoning,
@@ -25,6 +24,7 @@ from buoyline.messages.model import (
     ToolResult,
     Turn,
 )
+from buoyline.messages.parts import base64_of
 
 _TYPES: Final = {
     "image": ("image/jpeg", "image/png", "image/gif", "image/webp"),

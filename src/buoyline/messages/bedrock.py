@@ -11,10 +11,21 @@ from typing import Any, Final, cast
 
 from buoyline.messages import parts
 from buoyline.messages.dialect import OPENING, BlockDialect, Blocks, fields, own_fields, plain_fields
-from buoyline.messages.formats import KNOWN_FORMATS, format_named, media_type_of
 from buoyline.messages.jsonl import is_array, is_object, parse
-from buoyline.messages.losses import Losses
-from buoyline.messages.model import Base64, CachePoint, Media, Part, Reasoning, Role, Text, ToolCall, ToolResult, Turn
+from buoyline.messages.model import (
+    Base64,
+    CachePoint,
+    Losses,
+    Media,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+from buoyline.messages.parts import KNOWN_FORMATS, format_named, media_type_of
 from buoyline.messages.payloads import decode_bytes, encode_bytes, encoded_payload
 
 _MEDIA: Final = ("image", "audio", "document", "video")

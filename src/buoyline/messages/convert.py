@@ -12,8 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from buoyline.errors import ConfigError, MessageError
 from buoyline.messages.dialect import Dialect, turns_of
-from buoyline.messages.losses import Loss, Losses
-from buoyline.messages.model import Message, Text, ToolCall, ToolResult, Turn
+from buoyline.messages.model import Loss, Losses, Message, Text, ToolCall, ToolResult, Turn
 from buoyline.messages.registry import detect, dialect_named
 
 INTERRUPTED: Final = "[interrupted: no result was recorded]"

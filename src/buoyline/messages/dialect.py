@@ -9,11 +9,10 @@ from typing import Any, Final, TypeAlias
 
 from buoyline.errors import MessageError
 from buoyline.messages import parts
-from buoyline.messages.formats import document_text
 from buoyline.messages.jsonl import is_object, model_fields, with_changed
-from buoyline.messages.losses import Losses
 from buoyline.messages.model import (
     CachePoint,
+    Losses,
     Media,
     Message,
     Note,
@@ -26,6 +25,7 @@ from buoyline.messages.model import (
     ToolResult,
     Turn,
 )
+from buoyline.messages.parts import document_text
 
 _ROLES: Mapping[str, Role] = {
     "system": "system",

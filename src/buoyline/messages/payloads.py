@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from buoyline.errors import MessageError
-from buoyline.messages.formats import guessed_media_type
 from buoyline.messages.jsonl import is_array, is_object, model_fields, with_changed
 from buoyline.messages.model import USUAL_ALPHABET, Base64
-from buoyline.messages.parts import data_url, string
+from buoyline.messages.parts import data_url, guessed_media_type, string
 
 # Bytes within JSON, spelled as Strands' session managers spell them: an object with the mark below and the base64
 # text under ``data``. Source: ``encode_bytes_values`` and ``decode_bytes_values`` of `strands.types.session`.

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from buoyline.errors import MessageError
-from buoyline.messages.jsonl import is_array, is_object, parse, spell
+from buoyline.messages.jsonl import is_array, is_object, parse, spell, time_from
 from buoyline.messages.parts import string
 from buoyline.messages.registry import detect
-from buoyline.messages.times import time_from
 
 # The session files of Claude Code, ``~/.claude/projects/<project>/<session>.jsonl``, as messages in Anthropic's form.
 #

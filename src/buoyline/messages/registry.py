@@ -11,8 +11,7 @@ from buoyline.messages.bedrock import Bedrock
 from buoyline.messages.dialect import Dialect, role_of
 from buoyline.messages.jsonl import is_object, spell
 from buoyline.messages.model import Message, Opaque, ToolResult
-from buoyline.messages.openai import OpenAIChat
-from buoyline.messages.openai_responses import OpenAIResponses
+from buoyline.messages.openai import OpenAIChat, OpenAIResponses
 from buoyline.messages.parts import blocks_of
 
 _BUILT_IN: Final[Mapping[str, Dialect]] = {

@@ -3,7 +3,7 @@
 Nothing here stores anything; workspaces do.
 """
 
-from buoyline.offloader.policy import ToolRule
 from buoyline.offloader.protocol import Offloader, StoredPart, StoredResult, ToolOutput
+from buoyline.offloader.stub import ToolRule
 
 __all__ = ["Offloader", "StoredPart", "StoredResult", "ToolOutput", "ToolRule"]

@@ -9,8 +9,7 @@ from itertools import accumulate, islice
 from typing import Final, TypeAlias
 
 from buoyline.previews.odd import odd_values
-from buoyline.previews.rows import Kind, Row, shortened
-from buoyline.previews.source import CONTINUED
+from buoyline.previews.source import CONTINUED, Kind, Row, shortened
 
 MOST_CHARS = 4_000_000
 """A longer document is read as text: parsing holds the interpreter for 8 ms a megabyte."""

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
 from typing import Final, NamedTuple
 
-from buoyline.previews.errors import MOST_KINDS
-from buoyline.previews.rows import ERROR, FAR_CHARS, Kind, Row, counted, fact, shortened
-from buoyline.previews.source import visible
+from buoyline.previews.odd import MOST_KINDS
+from buoyline.previews.source import ERROR, FAR_CHARS, Kind, Row, counted, fact, shortened, visible
 from buoyline.tokens import TextCounter
 
 _MARK = " <<< "

@@ -12,19 +12,55 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from buoyline.previews.binary import read_binary
-from buoyline.previews.diffs import read_diff
-from buoyline.previews.errors import ErrorLines, verdict
 from buoyline.previews.json_text import MOST_CHARS, read_document, read_json_lines
 from buoyline.previews.layout import Lines, PreviewBudget, fit, line_row
-from buoyline.previews.odd import RareLines
-from buoyline.previews.outlines import SOURCE_CODE, read_outline
-from buoyline.previews.pages import is_page, page_text
-from buoyline.previews.paths import read_listing, read_search
-from buoyline.previews.rows import ERROR, MOST_LINE_CHARS, Kind, Row, linear, row_of
-from buoyline.previews.source import Source, TextSource, visible
-from buoyline.previews.tables import read_table
+from buoyline.previews.odd import ErrorLines, RareLines, verdict
+from buoyline.previews.outlines import SOURCE_CODE, read_diff, read_outline
+from buoyline.previews.source import (
+    ERROR,
+    MOST_LINE_CHARS,
+    Kind,
+    Row,
+    Source,
+    TextSource,
+    is_page,
+    linear,
+    listed,
+    page_text,
+    row_of,
+    visible,
+)
+from buoyline.previews.tables import read_listing, read_search, read_table
 from buoyline.tokens import TextCounter
+
+_STRANGE: Final = re.compile(
+    "[\x00-\x07\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd\udc80-\udcff]|\\\\x[01][0-9a-f]|\\\\u00[89][0-9a-f]"
+)
+_STRING: Final = re.compile(r"[ -\[\]-~]{8,200}")
+_SIGNATURES: Final = {
+    "PNG": "PNG image",
+    "GIF8": "GIF image",
+    "JFIF": "JPEG image",
+    "%PDF-": "PDF document",
+    "PK": "ZIP archive",
+    "ELF": "ELF program",
+    "SQLite": "SQLite database",
+}
+_HEAD_CHARS = 64_000
+_LEAST_SHARE = 0.1
+
+
+def read_binary(text: str) -> Kind | None:
+    """Return two rows about binary data; None for a text."""
+    head = text[:_HEAD_CHARS]
+    strange = len(_STRANGE.findall(head))
+    if not strange or strange < _LEAST_SHARE * (len(head) - 3 * head.count("\\x")):
+        return None
+    kind = next((name for sign, name in _SIGNATURES.items() if sign in head[:40]), "of unknown type")
+    strings = {found.strip()[:60] for found in _STRING.findall(head) if re.search("[a-z]{4}", found)}
+    longest = [f'"{string}"' for string in sorted(strings, key=lambda string: (-len(string), string))[:5]]
+    return Kind([f"Binary data: {kind}", *listed("Longest strings", longest, most=1)], is_whole=True)
+
 
 _MOST_LINE_CHARS = 1 << 21
 _HELD_CHARS = 1_100_000

@@ -1,14 +1,15 @@
-"""Tables: rows of fields with commas or tabs between them."""
+"""Tables, and listings and search results: rows of fields."""
 
 import csv
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Final
 
 from buoyline.previews.odd import odd_values
-from buoyline.previews.rows import Kind, Row, shortened
+from buoyline.previews.source import Kind, Row, common_folder, counted, listed, middle_cut, shortened
 
 _SAMPLE = 40
 _LEAST_ROWS = 4
@@ -92,3 +93,108 @@ def _value(cell: str) -> float | str:
         return float(cell)
     except ValueError:
         return cell
+
+
+_PATH_SAMPLE = 200
+_MOSTLY_PATHS = 0.8
+_MOST_SHOWN = 40
+_SEEN_CHARS = 600
+
+# "path:12: text" of a hit, "path-12- text" of a line around it, "path: text" without numbers.
+_HIT: Final = re.compile(
+    r"((?:[A-Za-z]:[\\/])?[^\s:\x00\[(#*\"'<>|{}=;,][^:\x00\"<>|{}=;()]{0,300}?)(?::(\d+):(?:\d+:)?|-(\d+)-|:)(?!//|:)"
+)
+_TIME: Final = re.compile(r"\d{4}-\d\d|\d+:\d\d")
+_ENDING: Final = re.compile(r"\.[A-Za-z]\w{0,11}$")
+_PLACED: Final = re.compile(r"[^:]*:\d+:\d+: ")
+
+
+def read_search(lines: Sequence[str]) -> Kind | None:
+    """Return the hits of a search by file, and the first hits of each file in turn; None for another text."""
+    sample = [line for line in lines[:_PATH_SAMPLE] if line.strip() and line != "--"]
+    if len(sample) < 3 or sum(_hit(line) is not None for line in sample) < _MOSTLY_PATHS * len(sample):  # noqa: PLR2004
+        return None
+    if 2 * sum(_PLACED.match(line[:_SEEN_CHARS]) is not None for line in sample) > len(sample):
+        return None  # the messages of a compiler
+    files, around = defaultdict[str, list[int]](list), 0
+    for number, line in enumerate(lines, 1):
+        hit = _hit(line)
+        if hit is not None and hit[3] is None:
+            files[hit[1]].append(number)
+        around += hit is not None and hit[3] is not None
+    if not files:
+        return None
+    hits, folder = sum(map(len, files.values())), common_folder(list(files))
+    beside = f" and {counted(around, 'line')} around them" if around else ""
+    place = f" in {folder}" if folder else ""
+    by_hits = sorted(files.items(), key=lambda file: -len(file[1]))
+    facts = [
+        f"Search output: {counted(hits, 'hit')}{beside} in {counted(len(files), 'file')}{place}",
+        *listed("Files by hits", [f"{path.removeprefix(folder)} {len(at)} :{at[0]}" for path, at in by_hits], most=1),
+    ]
+    turns = sorted(
+        (turn, at[turn]) for at in islice(files.values(), _MOST_SHOWN) for turn in range(min(len(at), _MOST_SHOWN))
+    )
+    parts = [_part(lines[number - 1], number, folder) for _, number in turns[:_MOST_SHOWN]]
+    return Kind(facts, parts=parts, quoted=frozenset(chain.from_iterable(files.values())), is_free=True)
+
+
+def _hit(line: str) -> re.Match[str] | None:
+    found = _HIT.match(line[:_SEEN_CHARS])
+    if found is None or " " in found[1].partition("/")[0] or _TIME.match(found[1]):
+        return None
+    return found if "/" in found[1] or _ENDING.search(found[1]) else None
+
+
+def _part(line: str, number: int, folder: str) -> str:
+    hit = _hit(line)
+    if hit is None:
+        return line
+    place = f":{hit[2]}" if hit[2] else ""
+    return f"{middle_cut(hit[1].removeprefix(folder), 48)}{place} :{number} {line[hit.end() :].strip()[:100]}"
+
+
+# A line of "ls -l" with size and name, or one of "du".
+_ENTRY: Final = re.compile(
+    r"\s*(?:\d+\s+\d+\s+)?[-dlcbps][-rwxsStTl]{9}\S?\s+\d+\s+\S+\s+(?:\S+\s+)?(\d[\d,.]*)[KMG]?\s+\S+\s+\S+\s+[\d:]+\s+(\S.*)"
+    r"|\s*(\d[\d.]*)[KMGT]?\t(\S.*)"
+)
+_PATH: Final = re.compile(r"(?:\.{0,2}/|~/|[A-Za-z]:\\)?[^\s:*?\"<>|=;,(){}\[/][^:*?\"<>|={};\t]{0,600}$")
+_LEAST_LINES = 5
+
+
+def read_listing(lines: Sequence[str]) -> Kind | None:
+    """Return the entries of a listing by folder, by ending and by size; None for another text."""
+    sample = [line for line in lines[: 2 * _PATH_SAMPLE] if line.strip()]
+    if len(sample) < _LEAST_LINES:
+        return None
+    has_sizes = sum(_ENTRY.match(line[:_SEEN_CHARS]) is not None for line in sample) >= _MOSTLY_PATHS * len(sample)
+    if not has_sizes and sum(map(_is_path, sample)) < _MOSTLY_PATHS * len(sample):
+        return None
+    entries = list[tuple[int, str, float]]()
+    for number, line in enumerate(lines, 1):
+        found = _ENTRY.match(line[:_SEEN_CHARS]) if has_sizes else None
+        if found is not None:
+            size = (found[1] or found[3]).replace(",", "")
+            entries.append((number, found[2] or found[4], float(size) if size.count(".") < 2 else 0.0))  # noqa: PLR2004
+        elif not has_sizes and line.strip():
+            entries.append((number, line.strip().removeprefix("./"), 0.0))
+    folder = common_folder([path for _, path, _ in entries])
+    folders, first = Counter[str](), dict[str, int]()
+    for number, path, _ in entries:
+        name, slash, _ = path.removeprefix(folder).partition("/")
+        folders[f"{name}/" if slash else "."] += 1
+        first.setdefault(f"{name}/" if slash else ".", number)
+    endings = Counter(_ENDING.findall(path)[0] if _ENDING.search(path) else "none" for _, path, _ in entries)
+    largest = sorted((entry for entry in entries if entry[2]), key=lambda entry: -entry[2])[:5]
+    facts = [
+        f"Listing: {counted(len(entries), 'entry', 'entries')}{f' in {folder}' if folder else ''}",
+        *listed("Largest", [f"{middle_cut(path, 60)} {size:,.0f} :{number}" for number, path, size in largest], most=1),
+        *listed("By folder", [f"{name} {count} :{first[name]}" for name, count in folders.most_common(12)], most=1),
+        *listed("By ending", [f"{name} {count}" for name, count in endings.most_common(8)], most=1),
+    ]
+    return Kind(facts, quoted=frozenset(number for number, _, _ in entries), is_free=True)
+
+
+def _is_path(line: str) -> bool:
+    return "/" in line and " " not in line.strip().partition("/")[0] and _PATH.match(line.strip()) is not None

@@ -8,14 +8,9 @@ import sys
 
 if "pytest" in sys.modules:
     # Otherwise a failure in an inherited test does not show the values that it compared.
-    sys.modules["pytest"].register_assert_rewrite(
-        "buoyline.testing.counter",
-        "buoyline.testing.offloader",
-    )
+    sys.modules["pytest"].register_assert_rewrite("buoyline.testing.suites")
 
-from buoyline.testing.conversation import HOSTILE_IDS, HOSTILE_TEXTS
-from buoyline.testing.counter import CounterConformance
-from buoyline.testing.offloader import OffloaderConformance
+from buoyline.testing.suites import HOSTILE_IDS, HOSTILE_TEXTS, CounterConformance, OffloaderConformance
 
 __all__ = [
     "HOSTILE_IDS",

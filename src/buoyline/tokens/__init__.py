@@ -5,8 +5,8 @@ decisions about them do not belong here.
 """
 
 from buoyline.tokens.counter import TextCounter, TokenCounter, as_text_counter
-from buoyline.tokens.models import context_size
 from buoyline.tokens.o200k import default_counter
+from buoyline.tokens.usage import context_size
 
 __all__ = [
     "TextCounter",

@@ -1,12 +1,84 @@
-"""The token usage of a request, read from a provider's response."""
+"""The windows of known models, and the token usage that a provider reports."""
 
+import difflib
+import functools
+import json
 import operator
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from importlib import resources
 from typing import Any, Final, NamedTuple, SupportsIndex, cast
 
-from buoyline.errors import UsageError
+from buoyline.errors import ConfigError, NotFoundError, UsageError
+
+
+class ModelLimits(NamedTuple):
+    """The limits of one request to a model.
+
+    Attributes:
+        context_tokens: The window: the request and, except for Google's models, the answer.
+        max_output_tokens: The longest answer; None if the vendor states no number of its own.
+    """
+
+    context_tokens: int
+    max_output_tokens: int | None = None
+
+
+@functools.cache
+def models() -> Mapping[str, ModelLimits]:
+    """Return limits by the shortest name that the vendor uses, without dates and tags, with ``-`` for each point."""
+    table = resources.files("buoyline.tokens").joinpath("data", "models.json").read_text("utf-8")
+    vendors: dict[str, dict[str, list[int]]] = json.loads(table)
+    return {_POINT.sub("-", name): ModelLimits(*limits) for named in vendors.values() for name, limits in named.items()}
+
+
+_POINT = re.compile(r"(?<=\d)[.](?=\d)")  # claude-3.5-sonnet, gpt-4.1
+
+# Who serves it: "openai/", "openai:", "models/", "us.anthropic.", "arn:aws:bedrock:...:foundation-model/meta."
+_HOST = re.compile(r"^(?:.*/)?(?:[a-z_-]+:)?(?:(?:[a-z-]{2,10}\.)?[a-z]{2,10}[0-9]{0,2}\.)?(?=[a-z])")
+# What may follow without making it another model: dates, revisions, and what its host says of it.
+_VARIANT = re.compile(
+    r"(?:[-@:](?:\d{3,8}|\d{4}-\d\d-\d\d|\d\d-\d\d(?:\d\d)?|v\d+(?::\d+k?)*"
+    r"|latest|default|preview|exp|stable|beta|free|instruct|chat|it|fp8))*"
+)
+
+
+def context_size(model: str) -> int:
+    """Return the tokens of the window of *model*, at least 1.
+
+    Dates, revisions and the names of hosts make no difference: ``claude-sonnet-4-5-20250929``,
+    ``openai/gpt-4o-2024-08-06``, ``us.anthropic.claude-sonnet-4-5-20250929-v1:0`` and ``models/gemini-2.5-pro`` are all
+    found. A known name with any other suffix may be another model, and is not guessed at.
+
+    Raises:
+        NotFoundError: *model*, as it is sent to the provider, is not in the table; the error names similar ones.
+    """
+    return _limits_of(model).context_tokens
+
+
+def max_output(model: str) -> int | None:
+    """Return the most tokens that *model* answers with, or None if its vendor states no number of its own.
+
+    Raises:
+        NotFoundError: *model* is not in the table.
+    """
+    return _limits_of(model).max_output_tokens
+
+
+def _limits_of(model: str) -> ModelLimits:
+    if not isinstance(model, str):
+        raise ConfigError("model", f"must be a text, not {type(model).__name__}")
+    name = _POINT.sub("-", _HOST.sub("", model.strip().lower()))
+    # The longest name that *name* begins with, if only a variant follows.
+    for end in range(len(name), 0, -1):
+        if name[:end] in models() and _VARIANT.fullmatch(name, end):
+            return models()[name[:end]]
+    near = difflib.get_close_matches(name, models())
+    similar = f"similar are {', '.join(near)}; " if near else ""
+    raise NotFoundError("model", model, f"{similar}pass its size in tokens, as its vendor documents it")
+
 
 USAGE_FIELDS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
 

@@ -9,9 +9,9 @@ from buoyline.compression.config import AUTO, LEAST_SUMMARY_TOKENS, summary_budg
 from buoyline.errors import ContextOverflowError, UsageError
 from buoyline.messages import spell
 from buoyline.tokens import TextCounter
-from buoyline.tokens.messages import count_tools
+from buoyline.tokens.counter import count_tools
 from buoyline.tokens.usage import Usage
-from buoyline.window.entries import Entry
+from buoyline.window.context import Entry
 
 _MOST_ABOVE_OURS: Final = 2
 """No tokenizer needs more than this many times the tokens of another, for a whole conversation."""

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from buoyline.messages import Message
-from buoyline.window.context import Context
-from buoyline.window.entries import Entry
-from buoyline.window.head import Head, before_of, shown_in
+from buoyline.window.context import Context, Entry, Head, before_of, shown_in
 from buoyline.workspace.state import ContextRecord, Keys
 
 MessageKey: TypeAlias = Callable[[Any], str]

@@ -13,13 +13,22 @@ from buoyline.messages.jsonl import is_array, is_object
 from buoyline.messages.model import ResultPart, join_texts, text_in
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader import StoredResult, ToolRule
-from buoyline.offloader.policy import LEAST_STUB_TOKENS, WORTH_OFFLOADING_TOKENS, is_smaller, is_too_large
 from buoyline.offloader.protocol import StoredFile
-from buoyline.offloader.stub import bare_stub, blocks_to_offload, is_stub, reread_limit, stub_of
+from buoyline.offloader.stub import (
+    LEAST_STUB_TOKENS,
+    WORTH_OFFLOADING_TOKENS,
+    bare_stub,
+    blocks_to_offload,
+    is_smaller,
+    is_stub,
+    is_too_large,
+    reread_limit,
+    stub_of,
+)
 from buoyline.offloader.transcript import reference_line_for
 from buoyline.tokens import TextCounter
-from buoyline.tokens.messages import count_result
-from buoyline.window.entries import OWN, SURROGATES, Entry, loaded
+from buoyline.tokens.counter import count_result
+from buoyline.window.context import OWN, SURROGATES, Entry, loaded
 from buoyline.window.events import ResultOffloaded
 from buoyline.workspace import layout
 from buoyline.workspace.session import Session

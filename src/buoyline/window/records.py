@@ -1,27 +1,94 @@
-"""Messages of a window as lines of its session's log, and back; and how they read in the transcript."""
+"""Messages of a window as lines of its session's log, and back; and archived ones as a summarizer gets them."""
 
 import copy
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 
-from buoyline.lookups.text import count_lines, whole_lines
+from buoyline.compression import Compressor, ContextConfig, Pointer, SourceMessage, Summarizer, Summary
+from buoyline.compression.compressor import counted_file, excerpts_of
+from buoyline.compression.summarizers.model import SummaryFunction
+from buoyline.compression.summary import Place
+from buoyline.lookups.answer import count_lines, whole_lines
 from buoyline.messages import Message, Text
 from buoyline.messages.dialect import Dialect
+from buoyline.messages.jsonl import now, time_of
 from buoyline.messages.payloads import take_out
 from buoyline.messages.registry import detect, dialect_named, is_detected
-from buoyline.messages.times import now, time_of
 from buoyline.offloader import StoredResult
 from buoyline.offloader.protocol import StoredFile
 from buoyline.offloader.transcript import render
 from buoyline.tokens import TextCounter
-from buoyline.tokens.messages import count_message
-from buoyline.window.entries import OWN, Entry, content_key
+from buoyline.tokens.counter import count_message
+from buoyline.window.context import OWN, Entry, content_key
 from buoyline.window.follower import Given, MessageKey
 from buoyline.workspace import layout
 from buoyline.workspace.session import Session
-from buoyline.workspace.state import LoggedMessage, NewForm, NewLine, Stored
+from buoyline.workspace.state import LoggedMessage, NewForm, NewLine, Rendered, Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """Messages that leave a context; they are in the transcript.
+
+    Attributes:
+        views: The messages as they are on disk: what is redacted there is in no summary.
+        texts: Their lines in the transcript.
+        files: Stored results by the text of their stubs.
+        max_tokens: Of the summary.
+        room_tokens: What the window has room for.
+        tokens_before: Of the whole context.
+        redact: Takes out of a text what the workspace does not store.
+    """
+
+    entries: Sequence[Entry]
+    views: Sequence[Message]
+    texts: Sequence[Sequence[str]]
+    files: Mapping[str, StoredResult]
+    rendered: Rendered
+    transcript: str
+    max_tokens: int
+    room_tokens: int
+    tokens_before: int
+    previous: Summary | None
+    redact: Callable[[str], str]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The number of the first message, and the one behind the last."""
+        return self.entries[0].number, self.entries[-1].number + 1
+
+
+async def summarized(
+    leaving: Leaving,
+    *,
+    summarizer: Summarizer | SummaryFunction | None,
+    config: ContextConfig,
+    counter: TextCounter,
+    focus: str,
+    use_model: bool,
+) -> Summary:
+    """Return the summary of messages that are archived. Raises what the summarizer raises, except `SummaryError`."""
+    (first, end), name, lines = leaving.span, leaving.transcript.rpartition("/")[2], leaving.rendered.lines
+    parts = zip(leaving.entries, leaving.views, pairwise(lines), leaving.texts, strict=True)
+    sources = [
+        SourceMessage(entry.number, view, Pointer(name, start, behind - 1), excerpts_of(view, leaving.files), (*texts,))
+        for entry, view, (start, behind), texts in parts
+    ]
+    results = {counted_file(stored): stored.lines for stored in leaving.files.values()}
+    return await Compressor(config=config, counter=counter, summarizer=summarizer).summarize(
+        sources,
+        Place(0 if leaving.previous else first, end, leaving.transcript, name, lines[-1] - 1, results),
+        previous=leaving.previous,
+        max_tokens=leaving.max_tokens,
+        room_tokens=leaving.room_tokens,
+        source_tokens=sum(entry.tokens for entry in leaving.entries),
+        focus=focus,
+        use_model=use_model,
+        redact=leaving.redact,
+    )
 
 
 class Records:

@@ -12,7 +12,7 @@ from buoyline.errors import ConfigError, NotFoundError
 from buoyline.management import ContextManagement
 from buoyline.messages.registry import dialect_named
 from buoyline.offloader import ToolRule
-from buoyline.tokens.models import context_size, max_output
+from buoyline.tokens.usage import context_size, max_output
 
 _USUAL_SIZE: Final = 128_000
 _OUTPUT_SHARE: Final = 0.1

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from buoyline.compression.plan import Plan
+from buoyline.compression.compressor import Plan
 from buoyline.errors import ConfigError, NotFoundError
 from buoyline.lookups.tools import Tool
 from buoyline.messages import ToolCall

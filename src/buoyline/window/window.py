@@ -12,16 +12,15 @@ from itertools import chain
 from typing import Any, Final, Self, TypeAlias, TypeVar, Unpack
 
 from buoyline.compression import ContextConfig, Summarizer, Summary
+from buoyline.compression.compressor import Plan, awaited_from, legal_cut_before, plan
 from buoyline.compression.config import config_of
-from buoyline.compression.plan import Plan, awaited_from, legal_cut_before, plan
-from buoyline.compression.summarizers.function import SummaryFunction
+from buoyline.compression.summarizers.model import SummaryFunction
 from buoyline.compression.summary import summary_from
 from buoyline.errors import BusyError, ConfigError, ContextOverflowError, NotFoundError, StaleWindowError
 from buoyline.lookups import lookup_tools
 from buoyline.lookups.tools import Tool
 from buoyline.management.managers import Decision, Replace, Situation
-from buoyline.management.model import ContextManagement
-from buoyline.management.registry import Management, document_of
+from buoyline.management.model import ContextManagement, Management, document_of
 from buoyline.messages.dialect import OPENING, Dialect
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.offloader import StoredResult, ToolOutput
@@ -30,21 +29,17 @@ from buoyline.tokens import TextCounter, TokenCounter
 from buoyline.tokens.o200k import counter_of
 from buoyline.tokens.usage import model_of, usage_of
 from buoyline.window.budget import Budget
-from buoyline.window.context import Context, call_of
-from buoyline.window.entries import OWN, Entry
+from buoyline.window.context import OWN, Context, Entry, Head, call_of, notice_of
 from buoyline.window.events import ContextCompressed, ContextManaged, Event, HistoryForked, OnEvent, reporting
 from buoyline.window.follower import Change, Followed, Given, MessageKey, compared, ranges_of
-from buoyline.window.head import Head, notice_of
 from buoyline.window.offloading import Offloading
-from buoyline.window.records import Records, dialect_of
+from buoyline.window.records import Leaving, Records, dialect_of, summarized
 from buoyline.window.settings import Settings, WindowSettings, require_arguments
-from buoyline.window.summarizing import Leaving, summarized
 from buoyline.window.tools import called, compress_tool, definition
 from buoyline.window.turns import Turns
 from buoyline.workspace import layout
 from buoyline.workspace.state import ContextRecord, Keys, Rendered
-from buoyline.workspace.streams import collected, reason_of
-from buoyline.workspace.threads import finished
+from buoyline.workspace.streams import collected, finished, reason_of
 from buoyline.workspace.workspace import LocalWorkspace, Workspace
 
 T = TypeVar("T")

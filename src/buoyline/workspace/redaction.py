@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from buoyline.errors import ConfigError, MessageError, RedactionError
 from buoyline.messages import Json, Media, Opaque, Text, ToolResult, spell
-from buoyline.messages.formats import is_text_type
 from buoyline.messages.jsonl import is_array, is_object, parse
 from buoyline.messages.model import ResultPart
+from buoyline.messages.parts import is_text_type
 from buoyline.workspace import layout
 
 RedactText = Callable[[str], str]

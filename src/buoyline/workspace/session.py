@@ -18,15 +18,14 @@ from typing import Any, NoReturn
 
 from buoyline.errors import ConfigError, CorruptError, FormatVersionError, StaleWindowError, StorageError
 from buoyline.messages import spell
+from buoyline.messages.jsonl import now
 from buoyline.messages.payloads import put_back
-from buoyline.messages.times import now
 from buoyline.workspace import layout
-from buoyline.workspace.blobs import get_blob, put_blob
 from buoyline.workspace.disk import Disk, OpenFile
 from buoyline.workspace.documents import ensure_workspace
 from buoyline.workspace.log import Damage, Facts, Log, LogLine, Tail, body_of, has_lost_line_ends
 from buoyline.workspace.redaction import Redaction
-from buoyline.workspace.results import Results
+from buoyline.workspace.results import Results, get_blob, put_blob
 from buoyline.workspace.state import (
     ContextRecord,
     Keys,

@@ -1,13 +1,13 @@
-"""Tool output that is read while it arrives: an iterator, a pipe, a file."""
+"""Tool output that is read while it arrives: an iterator, a pipe, a file; and blocking work in a thread."""
 
 import asyncio
 import inspect
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from buoyline.errors import ToolOutputError
 from buoyline.messages import Text, ToolResult
@@ -15,7 +15,25 @@ from buoyline.offloader.protocol import StoredResult, ToolOutput
 from buoyline.previews.source import BlockCutter, decoded
 from buoyline.workspace.redaction import Redaction
 from buoyline.workspace.results import Results, StagedResult
-from buoyline.workspace.threads import in_thread
+
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run *work* in a worker thread, and wait for its end before a cancellation is raised."""
+    return await finished(asyncio.ensure_future(asyncio.to_thread(work)))
+
+
+async def finished(task: "asyncio.Future[T]") -> T:
+    """Return what *task* returns; if the caller is cancelled, wait for its end all the same."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        raise
+
 
 HELD_BYTES = 1 << 20
 """Output up to here is a message like any other; above, it goes to a file while it arrives."""

@@ -15,20 +15,20 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from buoyline.errors import BuoylineError, ConfigError, CorruptError, MessageError, NotFoundError
 from buoyline.messages import Message
+from buoyline.messages.jsonl import now, time_of
 from buoyline.messages.payloads import take_out, without_payload
 from buoyline.messages.registry import detect, is_detected, read_result, stored_view
-from buoyline.messages.times import now, time_of
 from buoyline.offloader.transcript import render
 from buoyline.workspace import layout
-from buoyline.workspace.blobs import put_blob, with_data_tags
 from buoyline.workspace.disk import OWN_MODE, Disk
 from buoyline.workspace.documents import check_workspace, ensure_workspace
 from buoyline.workspace.log import body_of
 from buoyline.workspace.memory import MemoryDisk
 from buoyline.workspace.redaction import Redaction, RedactText
+from buoyline.workspace.results import put_blob, with_data_tags
 from buoyline.workspace.session import Session, session_id_in
 from buoyline.workspace.state import NewLine
-from buoyline.workspace.threads import in_thread
+from buoyline.workspace.streams import in_thread
 
 T = TypeVar("T")
 

@@ -7,14 +7,10 @@ from functools import cached_property
 from typing import Final
 
 from buoyline.compression.extractive.calls import PASSED, Step, name_of, steps_of
-from buoyline.compression.extractive.lines import LineFinder, merged
-from buoyline.compression.extractive.plans import checklist
-from buoyline.compression.extractive.rank import plain, ranked
-from buoyline.compression.extractive.records import rows_of
-from buoyline.compression.extractive.user import asks, bans, is_made, leads, own_words
-from buoyline.compression.pointers import Pointer
+from buoyline.compression.extractive.lines import LineFinder, merged, plain, ranked, rows_of
+from buoyline.compression.extractive.user import asks, bans, checklist, is_made, leads, own_words
 from buoyline.compression.summary import Fact, SourceMessage, SummaryRequest
-from buoyline.compression.text import CUT, readable, sentences, width
+from buoyline.compression.text import CUT, Pointer, readable, sentences, width
 from buoyline.tokens.counter import end_of
 
 SO_FAR: Final = "; so far "

@@ -12,7 +12,7 @@ from pydantic_ai.direct import model_request
 from pydantic_ai.messages import ModelRequest, SystemPromptPart, TextPart, UserPromptPart
 from pydantic_ai.models import Model, infer_model
 
-from buoyline.compression.summarizers.attempts import Failure, Kind
+from buoyline.compression.summarizers.model import Failure, Kind
 from buoyline.compression.summarizers.prompt import Prompt
 from buoyline.errors import ConfigError
 

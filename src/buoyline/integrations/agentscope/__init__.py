@@ -8,7 +8,7 @@ from buoyline.errors import MissingExtraError
 
 try:
     from buoyline.integrations.agentscope.middleware import WorkspaceMiddleware
-    from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
+    from buoyline.integrations.agentscope.state import AgentModelSummarizer
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "agentscope":
         raise

@@ -18,14 +18,21 @@ from agentscope.tool import ToolBase, ToolChunk, ToolResponse
 
 from buoyline.compression import ContextConfig, Summarizer
 from buoyline.compression.config import config_of
-from buoyline.compression.summarizers.function import SummaryFunction
+from buoyline.compression.summarizers.model import SummaryFunction
 from buoyline.errors import ConfigError, ContextOverflowError, RedactionError, StaleWindowError, StorageError
-from buoyline.integrations.agentscope.settings import ours
-from buoyline.integrations.agentscope.state import DIALECT, key_of, listed, pieces, said, take_over
-from buoyline.integrations.agentscope.summarizer import AgentModelSummarizer
-from buoyline.integrations.pool import is_overflow
+from buoyline.integrations import is_overflow
+from buoyline.integrations.agentscope.state import (
+    DIALECT,
+    AgentModelSummarizer,
+    key_of,
+    listed,
+    ours,
+    pieces,
+    said,
+    take_over,
+)
 from buoyline.lookups import Tool, lookup_tools
-from buoyline.management.registry import NAME_KEY, Management, document_of
+from buoyline.management.model import NAME_KEY, Management, document_of
 from buoyline.offloader.protocol import instead_of
 from buoyline.offloader.stub import truncated
 from buoyline.tokens.o200k import counter_of

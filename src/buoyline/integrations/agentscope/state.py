@@ -1,18 +1,53 @@
-"""An agent's context as the list that a window follows, and back.
+"""An agent's settings, context and summaries as a window has them, and back.
 
 AgentScope collects a whole reply, all its rounds of calls and results, in one message that grows. A window follows
 pieces of it that grow no more: all that the model said and called at once, one result, or one hint. Like AgentScope's
 own cut, a cut inside a message makes two messages with one id.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, Final
 
-from agentscope.message import Msg
+from agentscope.message import Msg, TextBlock
+from agentscope.model import ChatModelBase, FinishedReason
 from agentscope.state import AgentState
 
+from buoyline.compression import ContextConfig, SummaryRequest
+from buoyline.compression.summarizers.model import CallableSummarizer
+from buoyline.compression.summarizers.prompt import prompt_for, schema_of
 from buoyline.messages.registry import dialect_named
+
+_WINDOW_SHARE: Final = 0.5
+"""Of the window, for one result: AgentScope's default limit of 50,000 tokens exceeds many windows."""
+
+
+def ours(theirs: Any, size: int, base: ContextConfig) -> ContextConfig:
+    """Return AgentScope's ``ContextConfig`` for a window of *size* tokens; *base* has the settings that it lacks.
+
+    If the reserve is not below the trigger, as in a one-off configuration with a low trigger, only the newest messages
+    are kept. AgentScope does the same.
+
+    Raises:
+        ConfigError: A value cannot work with the others, or the template or schema cannot work.
+    """
+    limit = max(min(theirs.tool_result_limit, int(_WINDOW_SHARE * size)), 2)
+    return replace(
+        base,
+        trigger_ratio=theirs.trigger_ratio,
+        reserve_ratio=theirs.reserve_ratio if theirs.reserve_ratio < theirs.trigger_ratio else 0.0,
+        tool_result_limit=limit,
+        preview_tokens=base.preview_tokens if base.preview_tokens < limit else max(limit // 3, 1),
+        compression_prompt=theirs.compression_prompt,
+        summary_template=theirs.summary_template,
+        summary_schema=theirs.summary_schema,
+        max_images=theirs.max_image_num,
+    )
+
 
 DIALECT: Final = "agentscope"
 
@@ -99,3 +134,49 @@ def _are_same(one: Sequence[object], other: Sequence[object]) -> bool:
 def said(content: Any) -> str:
     """Return the text of a summary or hint, which AgentScope also allows to be a list of blocks."""
     return content if isinstance(content, str) else "\n".join(getattr(block, "text", "") for block in content)
+
+
+_REQUEST_SHARE: Final = 0.8
+"""Of the window, for the request: AgentScope keeps a tenth for the answer, but a model that thinks needs more."""
+
+
+class AgentModelSummarizer(CallableSummarizer):
+    """Lets a model of AgentScope write the summary, with the agent's own prompt and schema.
+
+    The model sees the transcript with its line numbers and updates the previous summary. It is asked for structured
+    output, for which AgentScope tries several ways of its own, and if it gives none, for JSON in plain text.
+    """
+
+    def __init__(self, model: ChatModelBase, *, failures: tuple[type[Exception], ...] = (Exception,)) -> None:
+        """Ask *model*; for *failures* see `CallableSummarizer`."""
+        super().__init__(partial(_answered, model), name=model.model, failures=failures)
+
+
+async def _answered(model: Any, request: SummaryRequest) -> Any:
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S} (UTC)"
+    request = replace(request, prompt=request.prompt.replace("{current_time}", now))  # as AgentScope does
+    try:
+        reply: Any = await model.generate_structured_output(
+            messages=await _messages(model, request, is_plain=False), structured_model=schema_of(request)
+        )
+        content = reply.content
+    except Exception:  # noqa: BLE001 - of any client; the same error comes again if plain text does not help
+        reply = await model(await _messages(model, request, is_plain=True), None)
+        if model.stream:
+            reply = [chunk async for chunk in reply][-1]  # which holds all
+        content = "\n".join(block.text for block in reply.content if isinstance(block, TextBlock))
+    if reply.finished_reason == FinishedReason.INTERRUPTED:
+        raise asyncio.CancelledError
+    return content
+
+
+async def _messages(model: Any, request: SummaryRequest, *, is_plain: bool) -> list[Msg]:
+    prompt = await asyncio.to_thread(  # counts the whole transcript
+        prompt_for,
+        request,
+        max_tokens=int(model.context_size * _REQUEST_SHARE),
+        answer_tokens=request.max_tokens,
+        spell_schema=is_plain,
+    )
+    system, asked = [TextBlock(text=prompt.system)], [TextBlock(text=prompt.user)]
+    return [Msg(name="system", role="system", content=[*system]), Msg(name="user", role="user", content=[*asked])]

@@ -20,12 +20,12 @@ from buoyline.integrations.strands.managers import (
     Archiving,
     NullConversationManager,
     SlidingWindowConversationManager,
+    StrandsModelSummarizer,
     SummarizingConversationManager,
     WorkspaceConversationManager,
 )
 from buoyline.integrations.strands.offloader import ContextOffloader, WorkspaceOffloader
 from buoyline.integrations.strands.storage import FileStorage, InMemoryStorage, WorkspaceStorage
-from buoyline.integrations.strands.summarizer import StrandsModelSummarizer
 
 # ConversationManager, ProactiveCompressionConfig, S3Storage, ShouldOffload and Storage are Strands' own, so that code
 # that follows its pages changes an import alone.

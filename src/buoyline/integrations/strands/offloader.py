@@ -22,7 +22,7 @@ from strands.vended_plugins.context_offloader import plugin as theirs
 from buoyline.errors import ConfigError
 from buoyline.integrations.strands.storage import FileStorage, WorkspaceStorage
 from buoyline.lookups import Tool, lookup_tools
-from buoyline.lookups.patterns import compile_pattern
+from buoyline.lookups.grep import compile_pattern
 from buoyline.previews import preview
 from buoyline.tokens import default_counter
 from buoyline.workspace import LocalWorkspace, Workspace

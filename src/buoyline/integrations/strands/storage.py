@@ -23,7 +23,7 @@ from buoyline.messages import Text, ToolResult
 from buoyline.offloader.protocol import StoredFile
 from buoyline.window.records import stub_key
 from buoyline.workspace import LocalWorkspace, Workspace, layout
-from buoyline.workspace.blobs import get_blob
+from buoyline.workspace.results import get_blob
 from buoyline.workspace.session import Session
 
 if TYPE_CHECKING:
