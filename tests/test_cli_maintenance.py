@@ -69,6 +69,19 @@ def test_a_sound_workspace_has_no_damage_and_status_0(workdir: Path) -> None:
     assert value(workdir, "verify").items() >= {"sound": True, "damage": 0, "sessions": 2, "blobs": 3}.items()
 
 
+@pytest.mark.parametrize("mode", [0o750, 0o770])
+def test_a_workspace_that_the_group_may_read_is_sound(tmp_path: Path, mode: int) -> None:
+    async def fill() -> None:
+        async with LocalWorkspace(tmp_path / "w", mode=mode) as workspace:
+            window = await ContextWindow.open(workspace, "s1")
+            await window.add(picture("shared"))
+
+    asyncio.run(fill())
+    assert (tmp_path / "w/sessions/s1/context.jsonl").stat().st_mode & 0o777 == mode & 0o666
+    report = value(tmp_path / "w", "verify")
+    assert (report["sound"], report["findings"]) == (True, [])
+
+
 def test_findings_are_lines_and_status_1(workdir: Path) -> None:
     damage(workdir)
     done = run(workdir, "verify")

@@ -133,6 +133,25 @@ def test_a_recording_without_messages_is_one_clear_line_and_nothing_is_written(t
     assert not (tmp_path / "w").exists()
 
 
+@pytest.mark.parametrize("is_claude_code", [False, True])
+def test_damaged_blank_and_torn_lines_are_left_out_and_the_damaged_ones_counted(
+    tmp_path: Path, *, is_claude_code: bool
+) -> None:
+    records: list[dict[str, Any]] = []
+    for number in range(8):
+        message = {"role": ("user", "assistant")[number % 2], "content": f"sounding {number}"}
+        links = {"uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None}
+        records.append({"type": message["role"], **links, "message": message} if is_claude_code else message)
+    good = [json.dumps(record) for record in records]
+    path = tmp_path / "run.jsonl"
+    path.write_text("\n".join([*good[:3], good[3][:-9], "", *good[3:], good[0][:20]]), encoding="utf-8")
+    done = buoyline("replay", path, "--workdir", tmp_path / "w", "--json")
+    report = json.loads(done.stdout)
+
+    assert (done.returncode, report["messages"]) == (0, len(good))
+    assert report["recording"]["skipped"] == {"lines that are not JSON": 2}
+
+
 def test_a_window_smaller_than_the_system_prompt_is_one_clear_line(tmp_path: Path) -> None:
     messages = [{"role": "system", "content": "word " * 500}, *conversation()[1:]]
     path = recording(tmp_path / "run.jsonl", messages)

@@ -388,7 +388,7 @@ def test_what_cannot_be_converted_says_which_message_and_what_to_do() -> None:
 
 # Whatever a dialect accepts.
 
-TEXTS = st.sampled_from(["", " ", "\n\t", "alpha", "b\u00e4r\u2028", "two\nlines", "[1]"])
+TEXTS = st.sampled_from(["", " ", "\n\t", "\u00a0", "alpha", "b\u00e4r\u2028", "two\nlines", "[1]"])
 WORDS = st.sampled_from(["alpha", "bravo", "charlie"])
 IDS = st.sampled_from(["", "c1", "c2", "call:3", "x" * 70])
 ARGUMENTS = st.sampled_from(['{"a": 1}', "{}", "", '{"a', "[1]"])

@@ -205,12 +205,13 @@ def test_the_blocks_of_a_harness_are_no_words_of_the_user() -> None:
     texts = [
         f"<task>Sound the quay.</task>\n<environment_details>\n{files}\n</environment_details>",
         f"<system-reminder>\nnever read {files}\n</system-reminder>\n<feedback>Note each depth.</feedback>",
+        f"<system-reminder>\n{files}\n</system-reminder>\nBuoy the wreck.\n<open-files>{files}</open-files>",
         "<command-name>/compact</command-name>",
         "[Request interrupted by user]",
     ]
     messages = [one for text in texts for one in (_said("user", text), _said("assistant", "I sound it now, quietly."))]
     fields = _extract(messages).fields
-    assert re.findall("“(.*?)”", fields["task_overview"]) == ["Sound the quay.", "Note each depth."]
+    assert re.findall("“(.*?)”", fields["task_overview"]) == ["Sound the quay.", "Note each depth.", "Buoy the wreck."]
     assert "part_" not in _text(_extract(messages))
     assert fields["context_to_preserve"] == ""
 
@@ -233,10 +234,11 @@ CHECKLISTS: dict[str, Any] = {
 def test_the_newest_checklist_in_arguments_is_the_plan(form: str) -> None:
     old = _call("plan", "1", todos=[{"task": "Chart the bay", "done": False}, {"task": "Sail", "done": False}])
     new = _call("plan", "2", todos=CHECKLISTS[form])
-    draft = _after([*SESSION[:1], old, _result("1", "ok")], [new, _result("2", "ok")])
-    assert "(done) Sound the quay" in draft.fields["current_state"]
-    assert "Dredge the inlet" in draft.fields["next_steps"]
-    assert "Chart the bay" not in _text(draft)
+    before, after = [*SESSION[:1], old, _result("1", "ok")], [new, _result("2", "ok")]
+    for draft in (_after(before, after), _extract([*before, *after])):
+        assert "(done) Sound the quay" in draft.fields["current_state"]
+        assert "Dredge the inlet" in draft.fields["next_steps"]
+        assert "Chart the bay" not in _text(draft)
 
 
 def test_a_task_for_each_call_is_a_plan() -> None:

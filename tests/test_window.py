@@ -26,6 +26,7 @@ from buoyline.errors import (
 )
 from buoyline.messages.registry import detect, dialect_named
 from buoyline.offloader import ToolRule
+from buoyline.offloader.stub import previewed_lines
 from buoyline.tokens import default_counter
 from buoyline.tokens.counter import count_message
 from buoyline.tokens.usage import Usage
@@ -142,7 +143,7 @@ async def test_what_is_no_message_is_refused_and_nothing_is_written(odd: Any) ->
 async def test_a_large_result_is_a_stub_from_add_on_and_its_file_holds_every_byte(tmp_path: Path) -> None:
     events: list[Event] = []
     window = await opened(LocalWorkspace(tmp_path), on_event=events.append)
-    text = LOG + "\ud800 odd \x1b[31m\n" + LOG
+    text = LOG + "\ud800 odd \x1b[31m\n" + LOG + "ERROR: half a character \ud800, \x00\x07\x9b\n" + LOG
     await window.extend([calling("c1"), result("c1", text)])
     (event,) = events
     assert isinstance(event, ResultOffloaded)
@@ -151,6 +152,8 @@ async def test_a_large_result_is_a_stub_from_add_on_and_its_file_holds_every_byt
     assert event.path in shown
     assert shown == event.stub
     assert event.stub_tokens <= 1_000 < event.tokens
+    assert "ERROR: half a character" in shown
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", shown), "no provider takes it"
     assert (await opened(LocalWorkspace(tmp_path))).messages == await window.prepare()
 
 
@@ -224,6 +227,24 @@ async def test_output_is_added_while_it_comes(*, is_large: bool) -> None:
     await window.add(calling("c1"))
     assert await window.add_tool_output("c1", pieces()) == 1
     assert window.messages[1]["content"].startswith("[Tool result offloaded")
+    assert stored(window, "tool_result-c1.txt") == text
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_of_lines_that_a_program_overwrites_a_stub_shows_the_last_state(*, is_streamed: bool) -> None:
+    sounded, charted = (
+        [f"{name} {n // 30:3}% [{'=' * (n // 150):20}] {n}/3000 m" for n in range(0, 3_001, 2)]
+        for name in ("sounding", "charting")
+    )
+    text = "\n".join(["cast off", "\r".join(sounded), "no wreck", "\r" + "\r".join(charted), "moored", ""])
+    window = await opened(size=64_000)
+    await window.add(calling("c1"))
+    if is_streamed:
+        await window.add_tool_output("c1", (text[at : at + 7_000] for at in range(0, len(text), 7_000)))
+    else:
+        await window.add(result("c1", text))
+    shown = [line.text for line in previewed_lines((await window.prepare())[-1]["content"]) if line.text]
+    assert shown == ["cast off", sounded[-1], "no wreck", charted[-1], "moored"]
     assert stored(window, "tool_result-c1.txt") == text
 
 
@@ -420,6 +441,19 @@ async def test_huge_arguments_are_a_line_that_names_their_file_when_the_window_n
     (name,) = re.findall(r"tool_call-w1~[0-9a-f]+\.txt", shown["content"])
     assert stored(window, name) == given
     assert (await opened(workspace)).messages == handed
+
+
+async def test_huge_arguments_that_fitted_are_a_line_that_names_their_file_after_a_compaction() -> None:
+    window = await opened()
+    given = json.dumps({"path": "chart.txt", "content": "".join(f"sound {n}: {n % 31} m\n" for n in range(2_200))})
+    talk = [user("write it"), calling("w1", name="write", arguments=given), result("w1", "written"), *turns(4, 34)]
+    await window.extend([*turns(0, 4), *talk])
+    assert (await window.prepare())[-len(talk) :] == talk
+    await window.compress(before=-len(talk))
+    handed = (await window.prepare())[-len(talk) :]
+    assert [*handed[:1], *handed[2:]] == [*talk[:1], *talk[2:]]
+    (name,) = re.findall(r"tool_call-w1~[0-9a-f]+\.txt", handed[1]["tool_calls"][0]["function"]["arguments"])
+    assert stored(window, name) == given
 
 
 async def test_an_offloaded_result_is_one_event_whatever_a_compaction_writes_after_it() -> None:

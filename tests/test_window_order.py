@@ -4,8 +4,10 @@ import random
 from typing import Any
 
 import pytest
+from window_forms import FORMS, NAMES, Form
 from window_lives import calling, check_valid, result, said, user
 
+from buoyline.messages.registry import dialect_named
 from buoyline.window import ContextWindow
 from buoyline.workspace.workspace import MemoryWorkspace
 
@@ -48,3 +50,18 @@ async def test_a_late_result_is_the_users_words_at_its_own_place() -> None:
     assert handed[4]["role"] == "user"
     assert "the real one" in handed[4]["content"]
     assert "c1" in handed[4]["content"]
+
+
+@pytest.mark.parametrize("answered", [(), ("c1",), ("c2",)], ids="+".join)
+@pytest.mark.parametrize("form", FORMS, ids=NAMES)
+async def test_calls_that_a_crash_left_open_have_results_when_the_user_goes_on(form: Form, answered: Any) -> None:
+    workspace = MemoryWorkspace()
+    window = await ContextWindow.open(workspace, "s1", size=10_000)
+    results = form.answering({call_id: ["9 m"] for call_id in answered}) if answered else []
+    await window.extend([form.user("sound both"), form.calling("c1", "c2"), *results])
+    window = await ContextWindow.open(workspace, "s1")
+    await window.add(form.user("and now?"))
+    handed = await window.prepare()
+    check_valid(handed)
+    views = [dialect_named(form.name).view(message) for message in handed]
+    assert sorted(result.call_id for view in views for result in view.results) == ["c1", "c2"]
