@@ -41,7 +41,7 @@ demo: $(INSTALLED) ## Play a recorded session through a context window: no key, 
 test: $(INSTALLED_DEV) ## Run the tests on all cores (four minutes)
 	@$(BIN)/pytest -n auto --dist=worksteal $(PYTEST_ARGS)
 
-test-slow: $(INSTALLED_DEV) ## Run all tests, the slow ones too, with many more generated examples (an hour)
+test-slow: $(INSTALLED_DEV) ## Run all tests, the slow ones too, with more generated examples (20 minutes)
 	@$(BIN)/pytest -n auto --dist=worksteal -m "slow or not slow" --hypothesis-profile=ci --timeout=1800 $(PYTEST_ARGS)
 
 test-lowest: ## Run the tests with the oldest versions that pyproject.toml allows (five minutes)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 # the slow ones search for new ones.
 _quiet = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("default", _quiet, max_examples=30, derandomize=True)
-settings.register_profile("ci", _quiet, max_examples=2_000, print_blob=True)
+settings.register_profile("ci", _quiet, max_examples=250, print_blob=True)
 settings.load_profile("default")
 
 # The frameworks and thousands of tests are a million objects that live to the end. The garbage collector does not run
