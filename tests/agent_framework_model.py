@@ -23,7 +23,7 @@ def call(name: str, call_id: str, **arguments: Any) -> maf.Content:
 
 
 def verbose_answers(first: int, end: int) -> list[Answer]:
-    """Call `verbose` with each number, some in pairs, some behind text, all behind sealed reasoning; then say so."""
+    """Call `verbose` with each number, some in pairs, some after text, all after sealed reasoning; then say so."""
     answers, n = list[Answer](), first
     while n < end:
         numbers = range(n, min(n + 1 + (n % 5 == 0), end))
@@ -37,7 +37,7 @@ def verbose_answers(first: int, end: int) -> list[Answer]:
 class ScriptedClient(maf.FunctionInvocationLayer[Any], maf.ChatMiddlewareLayer[Any], maf.BaseChatClient[Any]):
     """Gives *answers* one by one, the last one for ever; `requests` has instructions, tools and messages of each call.
 
-    It refuses a call without results directly behind it, and a result without its call.
+    It refuses a call without results directly after it, and a result without its call.
     """
 
     def __init__(self, answers: Iterable[Answer]) -> None:

@@ -19,7 +19,7 @@ STATE, ACKNOWLEDGED = "state.json", "acknowledged.jsonl"
 
 
 class StrictModel(ScriptedModel):
-    """Refuses a request as providers do, if a call has no result right behind it, or a result no call."""
+    """Refuses a request as providers do, if a call has no result right after it, or a result no call."""
 
     async def _call_api(self, model_name: str, messages: Any, *args: Any, **asked: Any) -> Any:
         formatter: Any = self.formatter

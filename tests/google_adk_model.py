@@ -61,7 +61,7 @@ def call(tool: str, call_id: str | None = None, **arguments: Any) -> types.Part:
 
 
 def script(first: int, end: int) -> list[list[types.Part]]:
-    """Return what the model answers: calls alone, in pairs, behind a thought or a text; then a lookup, and the end."""
+    """Return what the model answers: calls alone, in pairs, after a thought or a text; then a lookup, and the end."""
     steps, n = list[list[types.Part]](), first
     while n < end:
         numbers = range(n, min(n + 1 + (n % 5 == 0), end))

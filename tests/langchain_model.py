@@ -84,7 +84,7 @@ class ScriptedModel(BaseChatModel):
 
 
 def assert_sound(messages: list[BaseMessage]) -> None:
-    """Assert what providers demand: each call is answered directly behind it, and nothing else is."""
+    """Assert what providers demand: each call is answered directly after it, and nothing else is."""
     waiting = list[str]()
     for message in messages:
         type(message).model_validate(message.model_dump())

@@ -58,7 +58,7 @@ def thinking(about: str) -> Any:
 
 
 def script(first: int, end: int) -> list[list[Any]]:
-    """Return what the model answers: calls alone, in pairs, and behind a text; then a lookup, and the end."""
+    """Return what the model answers: calls alone, in pairs, and after a text; then a lookup, and the end."""
     steps, n = list[list[Any]](), first
     while n < end:
         numbers = range(n, min(n + 1 + (n % 5 == 0), end))
@@ -89,7 +89,7 @@ class CheckedModel(ScriptedModel):
         return ModelStep(output=step, usage=Usage(requests=1, input_tokens=self.sizes[-1], output_tokens=50))
 
     def _check(self, items: list[Any]) -> None:
-        """Assert that each call has one output, and that reasoning has all that its response brought behind it."""
+        """Assert that each call has one output, and that reasoning has all that its response brought after it."""
         _ITEMS.validate_python(items)
         calls, outputs = (
             [item["call_id"] for item in items if item.get("type") == kind]

@@ -124,7 +124,7 @@ def _end_of(program: ast.Module) -> list[ast.stmt]:
 
 
 def _commands(text: str) -> Iterator[tuple[str, str]]:
-    r"""Yield each command behind a `$ `, its lines joined where one ends with `\`, and the output below it."""
+    r"""Yield each command after a `$ `, its lines joined where one ends with `\`, and the output below it."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         lines = part.splitlines(keepends=True)
         end = next(number for number, line in enumerate(lines, 1) if not line.endswith("\\\n"))

@@ -62,7 +62,7 @@ def _claimed(line: Line, fact_kinds: dict[str, str]) -> Iterator[str]:
     kind = fact_kinds.get(line.text, "finding")
     quoted = re.search("“(.*)”", text)
     if quoted is not None and kind not in ("finding", "check", "done", "edit", "beginning"):
-        yield from re.split("…|” (?:\u2013 )?“", quoted[1])  # an answer stands behind the question that it answers
+        yield from re.split("…|” (?:\u2013 )?“", quoted[1])  # an answer stands after the question that it answers
     elif kind == "check":
         outcome = re.search(r"` failed: (.*)|` passed \((.*)\)", text)
         yield from re.split("…| / ", (outcome[1] or outcome[2]) if outcome else "")

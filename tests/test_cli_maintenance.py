@@ -154,7 +154,7 @@ def test_repair_mends_from_a_copy_and_says_what(workdir: Path, tmp_path: Path) -
     assert "nothing was changed (--dry-run): 1 action to take\n" in told.stdout
     assert result.read_text("utf-8") == "damaged"
     done = value(workdir, "repair", "--from", str(copy))
-    assert (done["mended"], [action["path"] for action in done["actions"]]) == (
+    assert (done["repaired"], [action["path"] for action in done["actions"]]) == (
         True,
         ["sessions/new/tool_result-c1.txt"],
     )

@@ -35,7 +35,7 @@ def of(disk: Disk) -> Workspace:
 
 
 def written(root: Path, *session_ids: str) -> Disk:
-    """A workspace with all kinds of files; the newest line of each log has another log's record behind it."""
+    """A workspace with all kinds of files; the newest line of each log has another log's record after it."""
     disk = Disk(root, durable=False)
     ensure_workspace(disk)
     write_document(disk, "sliding", b"{}")
@@ -91,7 +91,7 @@ def test_no_changed_byte_of_what_was_written_goes_unseen(disk: Disk) -> None:
     drawn = random.Random(7)  # noqa: S311 - repeatable
     for path in files(disk.root):
         whole = path.read_bytes()
-        # The newest message has nothing behind it: a flip there looks like a write that was torn.
+        # The newest message has nothing after it: a flip there looks like a write that was torn.
         end = whole[:-1].rfind(b"\n") if path.name == layout.CONTEXT else len(whole)
         if path.name == "workspace.json":
             end = 0

@@ -55,7 +55,7 @@ counted = conversations.flatmap(
 
 
 def _parts_a_pair(conversation: Sequence[Message], cut: int) -> bool:
-    """Tell whether a result behind *cut* answers a call before it: the newest call of its id still open."""
+    """Tell whether a result after *cut* answers a call before it: the newest call of its id still open."""
     open_calls: dict[str, list[int]] = {}
     for position, message in enumerate(conversation):
         for call in message.calls:

@@ -31,7 +31,7 @@ class Effort:
         one_of: Of so many different states one is looked at, chosen by what is in it; of power cuts, also all that
             come when every call was acknowledged.
         cut: Combinations of one moment of a call.
-        later: Combinations of one moment behind a crash or a kill that another one follows; there are many.
+        later: Combinations of one moment after a crash or a kill that another one follows; there are many.
         recoveries: Crashes of each scenario whose recovery is recorded and crashes in turn.
         kills: Moments of each scenario at which it is killed.
     """

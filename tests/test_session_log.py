@@ -109,7 +109,7 @@ def test_a_newest_batch_with_zeros_in_it_counts_as_a_whole_or_not_at_all(tmp_pat
 
 
 def lived(root: Path) -> Session:
-    """Make a session with records behind its messages, and messages behind its records."""
+    """Make a session with records after its messages, and messages after its records."""
     session = opened(root)
     session.settings = {"size": 4000}
     session.append([message(text) for text in ("one", "two", "three")])
@@ -126,7 +126,7 @@ LIVED = ["one", "two", "short", "after 1", "after 2"]
 @each_third
 @pytest.mark.parametrize("name", LOGS)
 def test_a_flipped_bit_is_seen_and_takes_nothing_with_it(tmp_path: Path, name: str, first: int) -> None:
-    """Only the newest batch with nothing behind it can be taken for one that a crash tore: it is in torn/ then."""
+    """Only the newest batch with nothing after it can be taken for one that a crash tore: it is in torn/ then."""
     lived(tmp_path / "whole")
     whole, root = copies(tmp_path / "whole"), tmp_path / "flipped"
     newest = whole[name].rstrip(b"\n").rfind(b"\n") + 1
@@ -164,7 +164,7 @@ def test_nothing_is_cut_that_the_other_log_names(tmp_path: Path) -> None:
     for name in ("context.jsonl", "state.jsonl"):
         whole = file(tmp_path, name).read_bytes()
         file(tmp_path, name).write_bytes(whole[:-3])
-        if name == "state.jsonl":  # nothing behind the newest record proves it yet
+        if name == "state.jsonl":  # nothing after the newest record proves it yet
             opened(tmp_path).append([message("next")])
             whole = file(tmp_path, name).read_bytes()
             file(tmp_path, name).write_bytes(whole[:-3])

@@ -149,7 +149,7 @@ def test_a_call_is_on_disk_before_its_tool_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("before", "removed"), [(11, 1), (12, 1), (13, 3)])
 def test_ten_recent_messages_are_preserved_with_a_pair_at_the_cut(before: int, removed: int, tmp_path: Path) -> None:
-    """Strands' own keeps nine of twelve messages here: it moves the cut behind the pair."""
+    """Strands' own keeps nine of twelve messages here: it moves the cut after the pair."""
     messages = [said("user", "go"), called("a"), answered("a"), *talk(before - 3)]
     messages = [*messages[:3], *(said("user" if at % 2 else "assistant", f"m {at}") for at in range(before - 3))]
     manager = SummarizingConversationManager(workspace=tmp_path)

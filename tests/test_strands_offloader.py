@@ -487,7 +487,7 @@ def test_a_workspace_that_cannot_be_written_leaves_the_result_as_it_is(
 
 
 def test_a_hook_of_the_user_redacts_before_anything_is_stored(workdir: Path) -> None:
-    """Hooks that are given to the agent run behind Strands' own plugin: there the secret is on disk by then."""
+    """Hooks that are given to the agent run after Strands' own plugin: there the secret is on disk by then."""
 
     class Redacting(HookProvider):
         def register_hooks(self, registry: HookRegistry, **_: Any) -> None:

@@ -111,7 +111,7 @@ async def test_no_link_leads_out_of_the_workspace(tmp_path: Path) -> None:
 
 
 async def test_the_same_key_with_other_content_is_another_reference(storage: Any) -> None:
-    """Providers number the calls of each turn anew; Strands' own storage would give both times the second content."""
+    """Providers number the calls of each turn again; Strands' own storage would give both times the second content."""
     first, second = await storage.store("call_0_0", b"one"), await storage.store("call_0_0", b"two")
     assert await storage.retrieve(first) == (b"one", "text/plain")
     assert await storage.retrieve(second) == (b"two", "text/plain")
@@ -215,7 +215,7 @@ asyncio.run(run())
 
 
 def test_two_processes_lose_no_content_and_no_type(tmp_path: Path) -> None:
-    """A sidecar that each process writes anew forgets the types of the other's."""
+    """A sidecar that each process writes again forgets the types of the other's."""
     command = [sys.executable, "-c", STORES_MANY, str(tmp_path / "w")]
     writers = [subprocess.Popen([*command, name], stdout=subprocess.PIPE) for name in "ab"]
     stored = [json.loads(line) for writer in writers for line in writer.communicate()[0].splitlines()]

@@ -44,7 +44,7 @@ def _rendered(*conversation: Message, first: int = 0) -> list[list[str]]:
 
 
 def _body(*found: Part) -> list[str]:
-    """Return the lines of a message of *found* without its heading and the empty line behind it."""
+    """Return the lines of a message of *found* without its heading and the empty line after it."""
     ((_, *body, end),) = _rendered(Message("user", found))
     assert end == ""
     return body

@@ -64,7 +64,7 @@ class Life:
             self.listed = [dict(message) for message in listed]
 
     def check(self) -> None:
-        """What is shown is the list: behind our summary message for message, in front of it only what is archived."""
+        """What is shown is the list: after our summary message for message, in front of it only what is archived."""
         head = self.window._context.head
         natives = [label(head.native)] if head.native is not None else []
         shown = [label(message) for message in self.window.messages]

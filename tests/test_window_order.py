@@ -1,4 +1,4 @@
-"""What is handed out: results stand behind their calls, whatever comes when."""
+"""What is handed out: results stand after their calls, whatever comes when."""
 
 import random
 from typing import Any

@@ -50,7 +50,7 @@ def result(call_id: str, text: str) -> dict[str, Any]:
 
 
 def check_valid(messages: Sequence[Any]) -> None:
-    """Each call has its results directly behind it, and each result has its call there."""
+    """Each call has its results directly after it, and each result has its call there."""
     waiting: list[str] = []
     for message in messages:
         view = detect(message).view(message)

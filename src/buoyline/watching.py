@@ -60,7 +60,7 @@ class MessagesAdded:
 
     Attributes:
         first: Number of the first message, 0-based.
-        end: The number behind the last one.
+        end: The number after the last one.
     """
 
     session_id: str
@@ -178,7 +178,7 @@ class _Followed:
         return found.size if found else 0
 
     def _batches(self, name: str, size: int) -> Iterator[WorkspaceEvent]:
-        """Yield the events of the whole batches behind the offset, and move it behind them."""
+        """Yield the events of the whole batches after the offset, and move it after them."""
         offset, batch, rest = self._offsets[name], list[bytes](), b""
         for chunk in self._disk.chunks(name, offset) if size > offset else ():
             *lines, rest = (rest + chunk).split(b"\n")

@@ -92,7 +92,7 @@ def repair_command(copy: Path | None, workdir: Path, *, dry_run: bool, as_json: 
     workspace = LocalWorkspace(workdir)
     done = repair(workspace, None if copy is None else LocalWorkspace(copy), dry_run=dry_run)
     fields = {
-        "mended": done.remaining.is_sound,
+        "repaired": done.remaining.is_sound,
         "dry_run": dry_run,
         "actions": [dataclasses.asdict(action) for action in done.actions],
         "remaining": [{"severity": found.severity, **dataclasses.asdict(found)} for found in done.remaining.findings],

@@ -69,7 +69,7 @@ def plan(
     of them must not hold all later messages in the context. Those of the model's newest message are kept in any case,
     since their results are coming in.
 
-    *messages* are those behind the prefix, and *counts* their tokens. The cut is 0 if no message may be archived. With
+    *messages* are those after the prefix, and *counts* their tokens. The cut is 0 if no message may be archived. With
     *before_model*, it is before a message of the model's if the cut or one next to it is.
     """
     archived_tokens = [0, *accumulate(counts)]
@@ -348,7 +348,7 @@ class Compressor:
 
 
 def _checked(draft: Draft, request: SummaryRequest, place: Place) -> tuple[Draft, tuple[str, ...]]:
-    """Return *draft* with marks behind what was found nowhere, and with facts for the next summary."""
+    """Return *draft* with marks after what was found nowhere, and with facts for the next summary."""
     draft, dropped = checked(draft, request, place)
     known = [source.message.spoken for source in request.sources]
     if request.previous is not None:  # its claims were checked when it was written

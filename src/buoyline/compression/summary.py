@@ -128,7 +128,7 @@ class Summarizer(Protocol):
     """Turns archived messages into the fields of a summary."""
 
     async def summarize(self, request: SummaryRequest) -> Draft:
-        """Return a draft; raise `SummaryError`, or any error of the model behind it, if there is none."""
+        """Return a draft; raise `SummaryError`, or an error of the model, if there is none."""
         ...
 
 
@@ -152,7 +152,7 @@ class Summary:
 
     Attributes:
         number: Position among the session's summaries, from 1; 0 without a log.
-        messages: Session index of the first replaced message, and behind the last.
+        messages: Session index of the first replaced message, and after the last.
         unverified: Claims that were found nowhere, which the text marks; then the citations that were removed, as
             ``path:start-end``, because their lines do not exist or do not hold what the sentence says.
         source_tokens: Of the messages.
@@ -352,7 +352,7 @@ def holds(text: str, name: str) -> bool:
 
 
 def marked(text: str, doubtful: Iterable[str]) -> str:
-    """Add `MARK` behind every place in *text* that makes one of these claims, as `unverified` returns them."""
+    """Add `MARK` after every place in *text* that makes one of these claims, as `unverified` returns them."""
     plain, wrong = text.replace(MARK, ""), frozenset(doubtful)
     ends = sorted({claim.end for claim in _claims(plain) if claim.text in wrong}) if wrong else []
     return MARK.join(plain[start:end] for start, end in zip([0, *ends], [*ends, len(plain)], strict=True))

@@ -113,7 +113,7 @@ def mentions(text: str) -> Iterator[Mention]:
     """Yield every exact string in *text*, in order, at its full length.
 
     A dotted name is one mention (``store.ReadCommitted``), and so is a path (``cmd/explain.go``, without a line number
-    behind it).
+    after it).
     """
     for match in _RUN.finditer(text):
         run = match[0]

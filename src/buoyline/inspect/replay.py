@@ -48,7 +48,7 @@ class Requests:
     """Compares each request with the one before.
 
     A provider's prompt cache holds beginnings of requests: it can serve all messages before the first different one,
-    and none behind it. Messages are the same if they are the same object, or equal; a change in place goes unnoticed.
+    and none after it. Messages are the same if they are the same object, or equal; a change in place goes unnoticed.
     """
 
     def __init__(self, counter: TextCounter) -> None:

@@ -203,7 +203,7 @@ class Difference:
         summary: The line of ``summaries.jsonl`` that stands for what left; empty if a notice does.
         head: Archived system messages and pins, which are in the context, too.
         left: The messages that were archived, in order.
-        stayed: The messages behind the summary.
+        stayed: The messages after the summary.
     """
 
     session_id: str

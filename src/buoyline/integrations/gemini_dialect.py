@@ -16,7 +16,7 @@ from buoyline.messages.model import Part, join_texts
 
 
 class Gemini(ObjectDialect):
-    """Contents as Gemini's API takes them. The parts of a view are theirs, and behind them what signatures seal."""
+    """Contents as Gemini's API takes them. The parts of a view are theirs, and after them what signatures seal."""
 
     name = "gemini"
     alternates_roles = True

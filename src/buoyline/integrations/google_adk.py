@@ -138,7 +138,7 @@ def _is_added(text: str) -> bool:
 
 
 def _together(added: list[Content], contents: list[Content]) -> list[Content]:
-    """Return *contents* with what ADK has added where it adds it: before the user's newest words, behind results."""
+    """Return *contents* with what ADK has added where it adds it: before the user's newest words, after results."""
     at = len(contents)
     while at and contents[at - 1].role == "user" and not DIALECT.view(contents[at - 1]).results:
         at -= 1

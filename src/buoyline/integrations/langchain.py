@@ -29,7 +29,7 @@ __all__ = ["BuoylineMiddleware", "session_of_run"]
 
 
 def session_of_run() -> str:
-    """Return the thread's id; a sub-agent's session has behind it ``--`` and the steps in which the sub-agent runs.
+    """Return the thread's id; a sub-agent's session has after it ``--`` and the steps in which the sub-agent runs.
 
     Raises:
         ConfigError: The run has no thread.

@@ -132,7 +132,7 @@ def _with_prompts(messages: Sequence[Any], prompts: Mapping[Any, SystemPromptPar
 
 
 def _in_order(messages: Sequence[Any]) -> list[Any]:
-    """Put changes of instructions behind the summary: the instructions themselves are sent right before it."""
+    """Put changes of instructions after the summary: the instructions themselves are sent right before it."""
     end = len([*takewhile(lambda one: _kind(one).endswith(("system-prompt", "-baseline", "-delta")), messages)]) + 1
     return [*sorted(messages[:end], key=lambda one: _kind(one).endswith("-delta")), *messages[end:]]
 

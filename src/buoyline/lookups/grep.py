@@ -192,7 +192,7 @@ def _hits_in(blocks: Iterable[bytes], place: Target, find_first: FindFirst, dead
         at = 0
         while at < len(block):
             stop = block.find(b"\n", at + _STEP_BYTES) + 1 or len(block)
-            # The last line end is left out: behind it, an empty match would be one of the next line.
+            # The last line end is left out: after it, an empty match would be one of the next line.
             while at < stop and (found := find_first(block, at, stop - 1)) >= 0:
                 number += block.count(b"\n", at, found)
                 if any(first <= number <= end for first, end in place.ranges):

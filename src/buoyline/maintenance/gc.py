@@ -207,7 +207,7 @@ class _Sweep:
         return found
 
     def _remove_payload(self, name: str) -> None:
-        """Remove a payload unless it was touched since; a writer that stores it meanwhile publishes it anew."""
+        """Remove a payload unless it was touched since; a writer that stores it meanwhile publishes it again."""
         status = self._disk.status(name)
         aside = f"{layout.DATA}/{_GONE}{name.rpartition('/')[2]}"
         if not self._dry_run:

@@ -1,7 +1,7 @@
 """`repair`: puts back what `verify` misses, from a copy or from what is left. Nothing is deleted.
 
 Only bytes that match a checksum or a hash are put back; the replaced ones go to ``torn/``. A message that is lost
-leaves a placeholder with its number, so that all numbers and lines behind it stay what they were.
+leaves a placeholder with its number, so that all numbers and lines after it stay what they were.
 Source: docs/format.md, "Repair".
 """
 
@@ -74,11 +74,11 @@ class _Mending:
         self._blobs: set[str] = set()
 
     def workspace_file(self) -> None:
-        """Write ``workspace.json`` anew if it is damaged."""
+        """Write ``workspace.json`` again if it is damaged."""
         try:
             check_workspace(self._disk)
         except CorruptError:
-            self._replace(layout.WORKSPACE, [workspace_file()], "written anew")
+            self._replace(layout.WORKSPACE, [workspace_file()], "written again")
 
     def session(self, directory: str) -> None:
         """Repair the logs, then the files that they name."""
@@ -161,7 +161,7 @@ class _Mending:
             result = layout.result_behind(path)
             source = BytesSource(lambda: self._disk.chunks(result), len(_content(self._disk, result)))
             if is_whole(view := "".join(view_blocks(source)).encode()):
-                self._replace(path, [view], "made anew from its result")
+                self._replace(path, [view], "made again from its result")
 
     def _replace(self, path: str, chunks: Iterable[bytes], what: str) -> None:
         self.actions.append(RepairAction(path, what))

@@ -1,7 +1,7 @@
 """`verify`: reads every file of a workspace once and reports which bytes are not what was written.
 
 It changes nothing and may run while agents work: the sizes of a session's files are noted under its lock, and what
-comes behind them is left out. Source: docs/format.md, "Verify".
+comes after them is left out. Source: docs/format.md, "Verify".
 """
 
 import errno

@@ -132,7 +132,7 @@ PartPlace: TypeAlias = tuple[int, int]
 
 
 def paired(turns: Sequence[Turn], losses: Losses, *, needs_ids: bool) -> list[Turn]:
-    """Return *turns* in which each call has its result behind it; a result without a call becomes the user's words.
+    """Return *turns* in which each call has its result after it; a result without a call becomes the user's words.
 
     With *needs_ids* Anthropic and Bedrock accept the ids: not empty, of few characters, each used once.
     """

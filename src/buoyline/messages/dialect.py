@@ -112,7 +112,7 @@ class Dialect(ABC):
     def grouped(self, items: Sequence[Any], is_known: Callable[[Any], bool] = bool) -> Sequence[Any]:
         """Return the messages whose items, or which themselves, are *items*: the reverse of `handed_out`.
 
-        A message that *is_known* keeps its items, whatever comes behind them. By default the longest is taken.
+        A message that *is_known* keeps its items, whatever comes after them. By default the longest is taken.
         """
         del is_known
         return [piece for item in items for piece in self.split(item)]

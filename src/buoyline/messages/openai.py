@@ -96,7 +96,7 @@ class OpenAIChat(Dialect):
         """Write one message for each turn, and one for each result.
 
         Reasoning comes before text, and text before calls, since a message has one place for each. A user message
-        behind the results has their media, as AgentScope's formatter writes it.
+        after the results has their media, as AgentScope's formatter writes it.
         """
         del losses
         shown: list[dict[str, Any]] = []
@@ -295,7 +295,7 @@ class OpenAIResponses(Dialect):
     def grouped(self, items: Sequence[Any], is_known: Callable[[Any], bool] = bool) -> Sequence[Any]:
         """Return *items* as messages: those of a response, up to the next output or user item, are one.
 
-        A message that *is_known* keeps its items; those of a response behind them are the next message.
+        A message that *is_known* keeps its items; those of a response after them are the next message.
         """
         messages: list[Any] = []
         at = 0

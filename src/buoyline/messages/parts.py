@@ -130,7 +130,7 @@ def data_url(url: object) -> tuple[str, int] | None:
     """Return the media type of a base64 data URL and the start of its payload; None for every other value."""
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
-    comma = url.find(",")  # the payload behind it is not copied: it may have gigabytes
+    comma = url.find(",")  # the payload after it is not copied: it may have gigabytes
     head = url[: max(comma, 0)]
     if not head.endswith(";base64"):
         return None

@@ -203,7 +203,7 @@ def without_payload(block: Any, put: Callable[[bytes, str], str]) -> Any:
 
 
 def put_back(value: Any, references: tuple[Reference, ...], get: Callable[[str], bytes]) -> Any:
-    """Undo `take_out`; *get* returns the bytes behind a reference."""
+    """Undo `take_out`; *get* returns the bytes of a reference."""
     for reference in references:
         payload = base64.b64encode(get(reference.reference)).decode("ascii")
         if reference.at[-1] == "url" and not reference.head:

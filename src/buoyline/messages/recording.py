@@ -104,7 +104,7 @@ def _claude_code(records: Sequence[object], skipped: Counter[str]) -> list[tuple
     Each message has only a role and its content.
 
     The records of a sub-agent are skipped, unless the file has no others. So is an abandoned branch: of two prompts
-    behind the same record, the older one and all that follows it.
+    after the same record, the older one and all that follows it.
     """
     objects = [record for record in records if is_object(record)]
     is_of_sub_agent = all(record.get("isSidechain") is True for record in objects if _is_message(record))

@@ -176,7 +176,7 @@ def _used_once(texts: list[tuple[str, int]]) -> list[OddValue]:
 
 
 MOST_KINDS = 400
-"""Lines that differ in digits only are of one kind; behind this many kinds, others are only counted."""
+"""Lines that differ in digits only are of one kind; after this many kinds, others are only counted."""
 
 _MOST_HITS = 10_000
 _JUDGED_BYTES = 400

@@ -33,7 +33,7 @@ _CODE: Final = re.compile(
     r"\s{0,80}[)}\]]|\s{0,80}(?://|/\*|\*|#|--|\"\"\"|@)|\s{2,80}\S|\t|.*[{};(\[:,\\]\s*$"
     r"|(?:import|from|use|using|package|const|let|var|func|def|class|type|return|export|end|fi|done)\b"
 )
-# The indentation, and a name behind a keyword, or the name of a function in C and its kin.
+# The indentation, and a name after a keyword, or the name of a function in C and its kin.
 _DEFINITION: Final = (
     r"^(\s*)(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|override|pub(?:\(\w+\))?"
     r"|unsafe|extern|inline|data|sealed|partial|suspend|open|virtual|declare|readonly) )*"

@@ -329,7 +329,7 @@ class Row(NamedTuple):
         number: 1-based.
         weight: From 0 to 100; the layout takes the heaviest first.
         text: The line from character *column* on, 0-based; at most 1,000 characters.
-        rest: The number of characters behind *text*.
+        rest: The number of characters after *text*.
         note: Why the line is odd, if it does not say so itself.
         lines: The number of lines of this kind, this one included; *others* are the numbers of some of them.
         word: For an error, characters that find every line of its kind.

@@ -93,11 +93,11 @@ class Entry:
 
 
 # What makes two messages the same: all that a model reads, spelled by a rule that outlasts versions of this package,
-# and databases that order keys anew.
+# and databases that order keys again.
 
 
 def content_key(message: Message) -> str:
-    """Return a hash of role, parts, calls and results, behind the version of the rule."""
+    """Return a hash of role, parts, calls and results, after the version of the rule."""
     parts = [_canonical(part) for part in message.parts if not isinstance(part, CachePoint)]
     spelled = json.dumps([message.role, message.name, parts], ensure_ascii=False, sort_keys=True)
     # As the log spells them.
@@ -239,7 +239,7 @@ class Context:
     """Head and messages.
 
     Providers refuse a call without its result, a result without its call, and anything between the two. So a result is
-    handed out directly behind its call, wherever it stands in the log. A result whose call is not in the context, or
+    handed out directly after its call, wherever it stands in the log. A result whose call is not in the context, or
     has a result already, is handed out as the user's words, at its own place.
 
     What was handed out once stays as it is as long as each call in it has its result: see `answers`.
@@ -247,7 +247,7 @@ class Context:
     Attributes:
         entries: The messages in the order of the log.
         order: The same as they are handed out.
-        shown: Their native messages behind those of the head, in one list.
+        shown: Their native messages after those of the head, in one list.
         tokens: Of head and messages.
         staying_tokens: Of what no compaction takes out of sight.
         images: How many there are.

@@ -42,7 +42,7 @@ class ContextCompressed:
     """A summary replaces the oldest messages.
 
     Attributes:
-        messages: Index of the first of them, and behind the last.
+        messages: Index of the first of them, and after the last.
         tokens_before: Of the whole context, as *tokens_after*.
         duration_s: If a model summarizes, it takes most of them.
         unverified: Claims of the summary that were found nowhere.

@@ -19,7 +19,7 @@ class Followed:
     Attributes:
         added: Messages that were new.
         removed: Messages that left the context.
-        fork: Index of the first message behind which the list goes on differently; None if it goes on.
+        fork: Index of the first message after which the list goes on differently; None if it goes on.
         changed: Messages in the context that have another content than before.
     """
 
@@ -59,7 +59,7 @@ def matched(given: Sequence[Given], known: Sequence[Known]) -> list[int]:
     """Return the places in *known* of the messages at the beginning of the list, up to the first unknown one.
 
     Any known message may be missing, and the rest is in order. Only a result may stand elsewhere, since it is handed
-    out behind its call.
+    out after its call.
     """
     places, passed, at = list[int](), list[int](), 0
     for one in given:
@@ -119,7 +119,7 @@ def compared(
 ) -> Change:
     """Return what has to change so that the context shows a list, and nothing else.
 
-    What stands in front of our summary in the list is archived; what stands behind it never is. *order* has the numbers
+    What stands in front of our summary in the list is archived; what stands after it never is. *order* has the numbers
     of the conversation; *session* what identifies all its messages, and *summaries* all that it ever had.
     """
     head, theirs = context.head, {number for number, one in session.items() if not one.ours}

@@ -57,7 +57,7 @@ class Leaving:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The number of the first message, and the one behind the last."""
+        """The number of the first message, and the one after the last."""
         return self.entries[0].number, self.entries[-1].number + 1
 
 

@@ -284,7 +284,7 @@ class ContextWindow:
         *key* returns the id of a message; empty if it has none. Raises `MessageError`; nothing is changed then.
         """
         with self._busy("follow"):
-            return await self._anew(lambda: self._turn(lambda: self._follow(messages, key)))
+            return await self._again(lambda: self._turn(lambda: self._follow(messages, key)))
 
     async def request(
         self, messages: Sequence[Any], *, key: MessageKey | None = None, system: Any = None, tools: Tools = None
@@ -296,7 +296,7 @@ class ContextWindow:
             return await self._prepared(None, system, tools)
 
         with self._busy("request"):
-            return await self._anew(requested)
+            return await self._again(requested)
 
     # Tools for the agent.
 
@@ -491,7 +491,7 @@ class ContextWindow:
         views = self._context.views
         if not self._context.head.until and all(view.role in ("user", "system") for view in views[:at]):
             return 0
-        # Settings directly behind a compaction are the provider's, too.
+        # Settings directly after a compaction are the provider's, too.
         return next((end for end in range(at + 1, len(views)) if views[end].role != "system"), len(views))
 
     def _hand_out(self) -> list[Any]:
@@ -574,7 +574,7 @@ class ContextWindow:
             legal = legal_cut_before(self._context.views, len(leaving.entries))
             if legal == len(leaving.entries):
                 return leaving, self._archive(leaving, made)
-            # A result came for a call that was about to leave: both stay, and so does what is behind them.
+            # A result came for a call that was about to leave: both stay, and so does what is after them.
             shorter = self._leaving(legal, config, most)
             if shorter is None:
                 return None
@@ -663,7 +663,7 @@ class ContextWindow:
 
     # Following.
 
-    async def _anew(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _again(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do it; if another window has written, open again and do it once more: the list is the truth."""
         try:
             return await work()
@@ -701,7 +701,7 @@ class ContextWindow:
         return self._known | {one.number: one._replace(keys=one.keys + keys) for one, keys in forms if one}
 
     def _as_messages(self, listed: Sequence[Any], known_keys: Collection[str]) -> Sequence[Any]:
-        """Return the messages of a list, with what its owner has left out behind a compaction, and without ours."""
+        """Return the messages of a list, with what its owner has left out after a compaction, and without ours."""
         messages = self._records.grouped(listed, known_keys)
         made, parts = self._context.beginning
         if made != parts and [*messages[: len(made)]] == made:
@@ -728,7 +728,7 @@ class ContextWindow:
         held = {entry.number: entry for entry in self._context.entries}
         missing = [number for number in order[change.until :] if number not in held]
         held |= {entry.number: entry for entry in self._records.read(missing)}
-        # What the owner has taken out leaves as in a compaction; what lies behind a fork does not.
+        # What the owner has taken out leaves as in a compaction; what lies after a fork does not.
         end, staying = None if change.fork is None else self._order.index(change.fork), set(order)
         live = self._order[self._context.head.until : end]
         left = [number for number in live if number not in staying and not held[number].ours]

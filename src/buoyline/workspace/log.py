@@ -1,7 +1,7 @@
 """`Log`: an append-only file of JSON objects, one a line, in which each line proves itself.
 
 A line is the JSON of a value with one more key at its end, ``buoyline``: the line's number ``n``, its place ``at`` in a
-batch ``of`` lines, facts, and the CRC-32 of all before it. A batch counts as a whole or not at all. Bytes behind the
+batch ``of`` lines, facts, and the CRC-32 of all before it. A batch counts as a whole or not at all. Bytes after the
 last whole batch are a torn tail; a bad line before one is damage. Source: docs/format.md.
 """
 
@@ -98,7 +98,7 @@ class Damage:
         file: Its name, relative to the workdir.
         number: Of the first line that is missing there.
         count: How many are missing; 0 if nobody knows.
-        is_torn: They are behind the last whole batch, as a crash leaves them; the next writer sets them aside.
+        is_torn: They are after the last whole batch, as a crash leaves them; the next writer sets them aside.
     """
 
     file: str
@@ -133,7 +133,7 @@ class Tail:
 
 
 def tail_of(read: Read, size: int, known: Tail | None = None) -> Tail:
-    """Find the last whole batch of a log of *size* bytes; only behind *known*, if that is given."""
+    """Find the last whole batch of a log of *size* bytes; only after *known*, if that is given."""
     floor, length = known.end if known else 0, _PIECE_BYTES
     while True:
         start = max(size - length, floor)
@@ -162,9 +162,9 @@ def _is_whole(batch: Sequence[Facts | None], last: Facts) -> bool:
 
 
 def has_lost_line_ends(content: bytes, number: int) -> bool:
-    """Return whether *content*, behind the last whole batch, begins with line *number* of one whose line ends are bad.
+    """Return whether *content*, after the last whole batch, begins with line *number* of one whose line ends are bad.
 
-    A write that was torn never leaves that with more behind it: a flipped bit does.
+    A write that was torn never leaves that with more after it: a flipped bit does.
     """
     start = position = 0
     crc, batch = 0, list[Facts]()
@@ -209,7 +209,7 @@ class Log:
         return self.is_synced and file.inode == self._inode and file.size == self.tail.end
 
     def is_replaced(self, file: OpenFile, tail: Tail) -> bool:
-        """Return whether *file*, whose end is *tail*, is no longer the one that this handle knows with more behind."""
+        """Return whether *file*, which ends in *tail*, is another one than this handle knows, or is shorter."""
         return self._inode not in {0, file.inode} or tail.end < self.tail.end
 
     def look(self, file: OpenFile) -> Tail:
@@ -321,7 +321,7 @@ def _offset_of(read: Read, end: int, number: int) -> int:
 
 
 def _line_behind(read: Read, offset: int, end: int) -> LogLine | None:
-    """Return the first whole line that begins behind *offset*."""
+    """Return the first whole line that begins after *offset*."""
     while offset < end:
         content = read(offset, min(_PIECE_BYTES, end - offset))
         skipped = content.find(b"\n") + 1

@@ -43,7 +43,7 @@ def put_blob(disk: Disk, payload: bytes, media_type: str) -> str:
 
 
 def get_blob(disk: Disk, reference: str) -> bytes:
-    """Return the bytes behind *reference*, checked against their hash.
+    """Return the bytes of *reference*, checked against their hash.
 
     Raises:
         InvalidNameError: `put_blob` returned no such reference.
@@ -63,7 +63,7 @@ _AGENTSCOPE = dialect_named("agentscope")
 
 
 def with_data_tags(result: ToolResult, native: object) -> ToolResult:
-    """Return *result* with a tag for each image or file, behind the text before it, if *native* is AgentScope's.
+    """Return *result* with a tag for each image or file, after the text before it, if *native* is AgentScope's.
 
     Source: AgentScope's workspace writes ``<data url=... name=... media_type=.../>`` in place of each data block, and
     its agents read there where the file is.

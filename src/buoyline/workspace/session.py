@@ -88,7 +88,7 @@ class Session:
         self._shown_as = shown_as or str(disk.root)
         self._writer = secrets.token_hex(8)
         self._is_window = self._is_durable = False
-        self._refusal = ""  # why a window may not write until it is opened anew
+        self._refusal = ""  # why a window may not write until it is opened again
         self._pid = os.getpid()
         self._forget()
 
@@ -365,7 +365,7 @@ class Session:
             raise
 
     def _refuse(self, reason: str) -> NoReturn:
-        """Let a window write nothing until it is opened anew."""
+        """Let a window write nothing until it is opened again."""
         self._refusal = reason
         raise StaleWindowError(self.session_id, reason)
 
@@ -494,7 +494,7 @@ class Session:
 
 
 def _require_torn(log: Log, tail: Tail, content: bytes) -> None:
-    """Refuse *content* behind the last whole batch that is no torn write, but was acknowledged."""
+    """Refuse *content* after the last whole batch that is no torn write, but was acknowledged."""
     if has_lost_line_ends(content, tail.count):
         raise log.corrupt("a line end near its end is damaged")
 

@@ -13,7 +13,7 @@ from buoyline.offloader.protocol import StoredFile
 from buoyline.workspace.log import Facts, LogLine
 
 Range = tuple[int, int]
-"""The first number, and the one behind the last."""
+"""The first number, and the one after the last."""
 
 _FORM = b'{"op":"form"'
 
@@ -34,7 +34,7 @@ class NewLine:
         keys: Hashes of its content as it came and as it is written.
         refs: The payloads that were taken out.
         stored: Its files.
-        usage: The provider's count of the request before it, if known, with the number of the first message behind it.
+        usage: The provider's count of the request before it, if known, with the number of the first message after it.
         ours: buoyline wrote it, not the agent.
     """
 
@@ -116,7 +116,7 @@ class Keys(NamedTuple):
 
 
 class Transcript(NamedTuple):
-    """The recorded part of ``transcript.md``: bytes behind *length* do not count."""
+    """The recorded part of ``transcript.md``: bytes after *length* do not count."""
 
     length: int = 0
     crc: str = "00000000"
@@ -128,7 +128,7 @@ class Rendered(NamedTuple):
 
     Attributes:
         transcript: The transcript with it, for the record that commits it.
-        lines: The first line of each message, 1-based, and the line behind the last one.
+        lines: The first line of each message, 1-based, and the line after the last one.
     """
 
     transcript: Transcript
@@ -140,7 +140,7 @@ class ContextRecord:
     """The context from now on; the commit of a compaction or fork.
 
     Attributes:
-        ranges: Numbers of the messages of the conversation, in order; those behind the record's `end` follow.
+        ranges: Numbers of the messages of the conversation, in order; those after the record's `end` follow.
         until: So many of them are archived.
         systems: Numbers of archived system messages that are in the context.
         pins: Numbers of archived messages that are quoted.
@@ -148,7 +148,7 @@ class ContextRecord:
         notice: Text in place of a summary, or in front of it.
         transcript: From `Rendered`; None if nothing was archived since the last record.
         left: Numbers of the messages that were archived by this record, in order.
-        lines: From `Rendered`: first transcript line of each of *left*, and the line behind.
+        lines: From `Rendered`: first transcript line of each of *left*, and the line after.
     """
 
     ranges: tuple[Range, ...]
@@ -200,7 +200,7 @@ class SessionState:
         claim: Writer of the newest claim; empty in a plain session.
         named_summaries: How many summaries the records name.
         transcript: The recorded part of the transcript.
-        places: First transcript line of each archived message, and the line behind it.
+        places: First transcript line of each archived message, and the line after it.
         starts: First lines of all messages in the transcript, also of those that were archived again.
         damaged: Numbers of records that cannot be read.
     """

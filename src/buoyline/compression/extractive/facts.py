@@ -85,7 +85,7 @@ class _Reading:
         return files
 
     def changed_since(self, step: Step) -> list[str]:
-        """Return the names of files that were changed behind *step*."""
+        """Return the names of files that were changed after *step*."""
         return [name_of(path) for path, steps in self.changed.items() if steps[-1].source.index > step.source.index]
 
     # What all signals need: a quotation that fits, and its lines.
@@ -215,8 +215,8 @@ class _Reading:
             words = next((line for line in map(readable, reversed(lines)) if PASSED.search(line)), "")
             text = f"`{shown}` passed ({self.cut(words, self.line // 2)})" if words else f"`{shown}` was run"
         else:
-            told = (line for line in map(readable, reversed(lines)) if any(map(str.isalnum, line)) and line[0] != "<")
-            words = next(told, "")
+            spoken = (line for line in map(readable, reversed(lines)) if any(map(str.isalnum, line)) and line[0] != "<")
+            words = next(spoken, "")
             text = f"Ran `{shown}`" + (f" → {self.cut(words, self.line // 2)}" if words else "")
         if is_check and (changed := self.changed_since(step)):
             text += f"; before the changes of {', '.join(changed[-3:])}"
@@ -307,8 +307,8 @@ class _Reading:
         """What the agent said last: its report, its words before the next call, or its question."""
         reports = [one for one in self.agent if not one.message.calls and width(one.message.text) > _REPORT_WIDTH]
         for source in reports[-1:]:
-            told = _FENCED.sub(CUT, plain(source.message.text[:_READ_CHARS]))
-            said = self.cut(told, max(24, min(self.budget // 12, 400)))
+            report = _FENCED.sub(CUT, plain(source.message.text[:_READ_CHARS]))
+            said = self.cut(report, max(24, min(self.budget // 12, 400)))
             text = f"Last report: “{said}”"
             yield self.fact("current_state", "report", text, source, 5.5, words=said, subject="report")
         if not self.agent or (self.typed and self.agent[-1].index < self.typed[-1][0].index):

@@ -152,7 +152,7 @@ def _short(value: object) -> str:
 
 
 _RANKS: Final = {"task": 0, "report": 0, "git": 1, "check": 2, "user": 4, "last": 4, "intent": 4, "asked": 4, "plan": 5}
-"""Where a kind is read in its field; files are 3, all others behind these."""
+"""Where a kind is read in its field; files are 3, all others after these."""
 
 _FILES, _OTHERS = 3, 6
 _MOST_POINTERS: Final = 30

@@ -177,7 +177,7 @@ def cleaned(text: str) -> str:
     Lines in a block of code keep their signs: there ``#`` begins a comment.
     """
     plain = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).replace(MARK, "")
-    for _ in range(5):  # what is removed may leave another behind
+    for _ in range(5):  # what is removed may leave another one
         plain, count = _FORGED.subn("", plain)
         if not count:
             break

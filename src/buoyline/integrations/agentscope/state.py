@@ -96,7 +96,7 @@ def listed(state: AgentState) -> list[Msg]:
 def take_over(state: AgentState, followed: Sequence[Msg], shown: Sequence[Msg]) -> bool:
     """Put what a window shows in place of the list that it *followed*, and return whether that changed *state*.
 
-    What was added meanwhile stays behind it. What the window has written in front of the messages is the summary.
+    What was added meanwhile stays after it. What the window has written in front of the messages is the summary.
     """
     if len(shown) == len(followed) and all(a.content == b.content for a, b in zip(shown, followed, strict=True)):
         return False

@@ -414,7 +414,7 @@ class SummarizingConversationManager(Archiving, TheirSummarizing):  # pyright: i
     def _adjust_split_point_for_tool_pairs(self, messages: "list[Message]", split_point: int) -> int:
         """Return the cut near *split_point* that parts no call from its result and preserves the recent messages.
 
-        It is before a message of the model if it can be, since roles alternate, and behind more than the last summary.
+        It is before a message of the model if it can be, since roles alternate, and after more than the last summary.
 
         Raises:
             ContextWindowOverflowException: There is none.

@@ -107,7 +107,7 @@ class WorkspaceStorage:
         return f"{self._root or self.workspace.roots[0]}/{name}"
 
     async def retrieve(self, reference: str) -> tuple[bytes, str]:
-        """Return the content behind *reference* and its type.
+        """Return the content of *reference* and its type.
 
         Args:
             reference: The path, as `store` has returned it or spelled otherwise, or the bare name of the file.
@@ -278,7 +278,7 @@ class FileStorage:
         return path
 
     async def retrieve(self, reference: str) -> tuple[bytes, str]:
-        """Return the content behind *reference*, a path or the bare name of a file, and its type.
+        """Return the content of *reference*, a path or the bare name of a file, and its type.
 
         Raises:
             KeyError: There is no such content.
