@@ -8,8 +8,9 @@ from browser import browsing
 from click.testing import CliRunner
 from window_lives import calling, result, said, user
 
-from buoyline import ContextWindow
+from buoyline import ContextConfig, ContextWindow
 from buoyline.cli import main
+from buoyline.compression import SummaryRequest
 
 HOSTILE = "</pre><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'> \x1b[31m $bars ${title}"
 LOG = "".join(f"step {n}: {'FAILED: disk full' if n == 4711 else 'ok'}\n" for n in range(9_000))
@@ -80,3 +81,36 @@ def test_a_session_that_is_not_there_is_named(tmp_path: Path) -> None:
     ran = CliRunner().invoke(main, ["view", "s9", "--workdir", str(tmp_path)])
     assert ran.exit_code == 1
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_folder_with_a_hostile_name_stays_text_on_the_page(tmp_path: Path) -> None:
+    workdir = tmp_path / "<img src=x>"
+    document = {"hooks": {"pre_llm": [{"type": "SlidingWindowManager", "config": {"max_messages": 4}}]}}
+    async with await ContextWindow.open(workdir, "s1", size=64_000, management=document) as window:
+        await window.extend([user("Go on."), said("Done.")] * 6)
+        await window.prepare()  # a line says where the messages are: in this folder
+    output = tmp_path / "page.html"
+    ran = CliRunner().invoke(main, ["view", "s1", "-o", str(output), "--workdir", str(workdir)])
+    assert ran.exit_code == 0, ran.output
+    found = Tags(output.read_text("utf-8"))
+    assert "img" not in found.tags
+    assert "<img src=x>" in found.words
+
+
+async def test_a_field_with_a_hostile_name_stays_text_on_the_page(tmp_path: Path) -> None:
+    names = ["<img src=x>", "next"]
+
+    async def write(_: SummaryRequest) -> dict[str, str]:
+        return dict.fromkeys(names, "Sail.")
+
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+    config = ContextConfig(summary_schema=schema, summary_template="{next}")
+    async with await ContextWindow.open(tmp_path, "s1", size=64_000, config=config, summarizer=write) as window:
+        await window.extend([user("Go on."), said("Done.")] * 6)
+        await window.compress(before=-2)
+    output = tmp_path / "page.html"
+    ran = CliRunner().invoke(main, ["view", "s1", "-o", str(output), "--workdir", str(tmp_path)])
+    assert ran.exit_code == 0, ran.output
+    found = Tags(output.read_text("utf-8"))
+    assert "img" not in found.tags
+    assert names[0] in found.words

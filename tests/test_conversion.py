@@ -16,6 +16,7 @@ from agentscope.message import (
     HintBlock,
     Msg,
     TextBlock,
+    ThinkingBlock,
     ToolCallBlock,
     ToolResultBlock,
     ToolResultState,
@@ -28,6 +29,7 @@ from thirds import examples
 
 from buoyline.errors import ConfigError, MessageError
 from buoyline.messages import Message, Reasoning, Text, ToolCall, ToolResult, convert, spell
+from buoyline.messages.convert import INTERRUPTED
 from buoyline.messages.jsonl import with_changed
 from buoyline.messages.registry import dialect_named
 
@@ -242,6 +244,17 @@ def test_a_response_that_is_known_keeps_its_items_however_the_list_grows(kinds: 
             dialect.view(message)
 
 
+def test_a_result_of_a_repeated_id_answers_the_newest_call_although_an_older_one_has_none() -> None:
+    calls = [{"role": "assistant", "tool_calls": [openai_call("c1", name)]} for name in ("old", "new")]
+    user = {"role": "user", "content": "Again."}
+    found = convert([user, calls[0], user, calls[1], openai_result("c1", "found")], to="anthropic").messages
+    blocks = [block for one in found if isinstance(one["content"], list) for block in one["content"]]
+    names = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
+    said = {names[one["tool_use_id"]]: str(one["content"]) for one in blocks if one["type"] == "tool_result"}
+    assert INTERRUPTED in said["old"]
+    assert "found" in said["new"]
+
+
 # Reasoning and media.
 
 THOUGHT = {"type": "thinking", "thinking": "Let me see.", "signature": "c2ln"}
@@ -262,6 +275,16 @@ def test_reasoning_keeps_its_signature_there_and_back(to: str) -> None:
 def test_reasoning_that_bedrock_hides_is_bytes_there() -> None:
     _, message = convert([ASKED, {"role": "assistant", "content": [HIDDEN]}], to="bedrock").messages
     assert message["content"] == [{"reasoningContent": {"redactedContent": b"hidden"}}]
+
+
+def test_reasoning_that_is_said_and_hidden_in_one_block_goes_to_bedrock_whole() -> None:
+    sealed: dict[str, Any] = {"signature": "c2ln", "redacted_thinking_data": "aGlkZGVu"}
+    said = AssistantMsg(name="a", content=[ThinkingBlock(thinking="Let me see.", **sealed)])
+    _, message = convert([ASKED, said], to="bedrock").messages
+    assert message["content"] == [
+        {"reasoningContent": {"reasoningText": {"text": "Let me see.", "signature": "c2ln"}}},
+        {"reasoningContent": {"redactedContent": b"hidden"}},
+    ]
 
 
 def test_openai_has_no_place_for_hidden_reasoning_and_anthropic_none_without_a_signature() -> None:

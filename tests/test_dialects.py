@@ -633,3 +633,8 @@ def test_anthropics_own_blocks_are_read_within_a_result(anthropic_types: Any) ->
 def test_an_object_that_is_no_message_is_refused_by_its_type(completion: Any) -> None:
     with pytest.raises(MessageError, match="ChatCompletionMessageFunctionToolCall is no message"):
         detect(completion.tool_calls[0])
+
+
+def test_reasoning_of_a_response_is_read_whether_it_is_a_summary_or_the_text_itself() -> None:
+    item = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    assert dialect_named("openai-responses").view({"output": [item]}).parts == (Reasoning("Hm."),)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from window_lives import calling, result
 
 from buoyline import ContextConfig, ContextWindow, LocalWorkspace, MemoryWorkspace
 from buoyline.errors import ConfigError, NotFoundError
@@ -327,3 +328,10 @@ def test_lines_of_a_damaged_session_are_shown_without_their_messages(tmp_path: P
     asyncio.run(workspace.offload_context("s1", [_said("a needle")]))
     (tmp_path / "sessions/s1/journal.jsonl").write_bytes(b"#\n")
     assert [line.text for line in grep(workspace, "needle", session="s1").lines] == ["a needle"]
+
+
+async def test_the_id_of_a_call_names_no_result_of_a_longer_id() -> None:
+    workspace = MemoryWorkspace()
+    window = await ContextWindow.open(workspace, "s1", size=100_000)
+    await window.extend([calling("c1", "c10"), result("c1", "one\n" * 9_000), result("c10", "ten\n" * 9_000)])
+    assert {line.text for line in read(workspace, "c1", session="s1").lines} == {"one"}

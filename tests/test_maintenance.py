@@ -395,6 +395,31 @@ def test_no_reference_dangles_while_sweeps_and_writers_race(tmp_path: Path) -> N
             assert name.encode() not in path.read_bytes() or (disk.root / name).exists()
 
 
+class TouchingDisk(Disk):
+    """Lets a writer store each payload once more just before it is renamed."""
+
+    def rename(self, old: str, new: str) -> None:
+        if old.startswith(f"{layout.DATA}/"):
+            self.freshen(old)
+        super().rename(old, new)
+
+
+def test_a_payload_that_is_stored_again_while_gc_removes_it_stays(tmp_path: Path) -> None:
+    disk = TouchingDisk(written(tmp_path / "w").root, durable=False)
+    name = put_blob(disk, b"nobody", "image/png").removeprefix("workspace:///")
+    aged(disk.root, 2)
+    assert collect(of(disk), unowned=True, dry_run=False).blobs == []
+    assert disk.read(name) == b"nobody"
+
+
+def test_a_payload_that_is_stored_again_is_young_again(disk: Disk) -> None:
+    put_blob(disk, b"nobody", "image/png")
+    aged(disk.root, 2)
+    reference = put_blob(disk, b"nobody", "image/png")
+    assert collect(of(disk), unowned=True, dry_run=False).blobs == []
+    assert get_blob(disk, reference) == b"nobody"
+
+
 # watch
 
 

@@ -224,6 +224,15 @@ async def test_an_output_that_was_cut_stays_so_and_another_manager_may_mask_it()
     assert workspace.disk.read("sessions/s1/tool_result-c0.txt").decode() == "0 word\n" * 900
 
 
+async def test_results_that_are_fewer_than_those_to_keep_are_not_masked() -> None:
+    document = doc("pre_llm", "ToolResultMaskManager", {"keep_recent_results": 5, "min_tokens": 50})
+    turns = [(calling(f"c{n}"), result(f"c{n}", f"row {n}\n" * 100)) for n in range(3)]
+    messages = [user("go"), *(one for turn in turns for one in turn), said("done"), user("more")]
+    handed, lines = await prepared(document, messages)
+    assert handed == messages
+    assert lines == ["pre_llm[0] ToolResultMaskManager: 0 of 3 tool results are old and large enough"]
+
+
 @pytest.mark.parametrize("limit", [1, 5, 13, 40, 90, 150, 300])
 async def test_an_output_is_no_longer_than_it_may_be_notice_included(limit: int) -> None:
     management = doc("post_tool", "ToolsOutputTruncateManager", {"max_output_length": limit})

@@ -15,7 +15,7 @@ from buoyline.offloader.protocol import view_of
 from buoyline.previews import flagged_lines, preview
 from buoyline.previews.layout import parse_preview
 from buoyline.previews.preview import preview_of
-from buoyline.previews.source import TextSource
+from buoyline.previews.source import CONTINUED, TextSource
 from buoyline.tokens import default_counter
 
 COUNTER = default_counter()
@@ -474,3 +474,11 @@ def test_in_a_verbose_run_of_tests_the_failed_one_is_shown() -> None:
 )
 def test_odd_forms_of_data_are_shown(text: str) -> None:
     assert preview(text, 200, COUNTER)
+
+
+def test_an_odd_value_behind_a_wrap_has_the_number_of_its_own_line() -> None:
+    rows = [json.dumps({"name": f"buoy {number}", "status": "calm"}) for number in range(300)]
+    for number in range(5, 300, 10):
+        rows[number] = rows[number].replace('"calm"', f'\n{CONTINUED}"{"adrift" if number == 145 else "calm"}"')
+    shown = preview(f"[{', '.join(rows)}]", 300, COUNTER)
+    assert re.findall(r"^(\d+)\S* .*adrift", shown, re.MULTILINE) == ["16"]

@@ -124,3 +124,13 @@ async def test_a_document_is_redacted_whatever_its_encoding(tmp_path: Path, enco
     await window.add({"role": "user", "content": [{"type": "document", "source": source}]})
     (stored,) = (path for path in (tmp_path / "data").iterdir() if not path.name.startswith("."))
     assert stored.read_bytes().decode(encoding) == f"café {HIDDEN}"
+
+
+async def test_arguments_that_leave_for_a_file_are_redacted_there(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(tmp_path, redact=redact)
+    window = await ContextWindow.open(workspace, "s", size=6_000)
+    given = json.dumps({"path": "a.py", "content": f"{SECRET} and more words\n" * 1_000})
+    await window.extend([user("write it"), calling("w1", arguments=given), result("w1", "written")])
+    await window.prepare()
+    assert [*tmp_path.rglob("tool_call-w1*")] != []
+    assert leaks(tmp_path, forms_of(SECRET)) == []

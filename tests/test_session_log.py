@@ -4,6 +4,7 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -572,3 +573,13 @@ def test_who_reads_while_others_write_never_takes_it_for_damage(tmp_path: Path) 
         is_done.set()
         thread.join()
     assert errors == []
+
+
+def test_a_handle_forgets_a_session_that_was_removed_and_begun_anew(tmp_path: Path) -> None:
+    first = handle(tmp_path)
+    first.append([message("old")])
+    first.note_forms([NewForm(0, message("shorter").value)])
+    shutil.rmtree(file(tmp_path, ""))
+    handle(tmp_path).append([message("new")])
+    first.append([message("next")])
+    assert texts(first) == ["new", "next"]

@@ -1,6 +1,7 @@
 """Whole results, payloads and streams in files: every byte is there, and nothing of a failed one."""
 
 import asyncio
+import os
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -255,3 +256,18 @@ def test_writers_that_store_other_results_of_one_id_at_once_lose_none(disk: Disk
         for number in range(30):
             names = pool.map(store, [f"c{number}"] * 4, texts)
             assert [disk.read(f"{SESSION}/{name}").decode() for name in names] == texts
+
+
+def test_a_file_that_replaces_another_has_its_name_synced(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = results_on(disk)
+    results.store_text("tool_call-c1.txt", "one")
+    folder, sync, seen = disk.root / SESSION, os.fsync, list[str]()
+
+    def noting(descriptor: int) -> None:
+        if os.path.samestat(os.fstat(descriptor), folder.stat()):
+            seen.append((folder / "tool_call-c1.txt").read_text())
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    results.store_text("tool_call-c1.txt", "two")
+    assert seen[-1:] == ["two"]

@@ -158,3 +158,8 @@ def test_the_first_event_of_a_stream_has_no_output_yet() -> None:
 def test_what_is_no_usage_is_refused(response: object, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         usage_of(response)
+
+
+def test_what_was_written_to_a_cache_of_bedrock_is_a_part_of_the_input() -> None:
+    usage = {"inputTokens": 3, "outputTokens": 20, "cacheReadInputTokens": 900, "cacheWriteInputTokens": 97}
+    assert usage_of({"usage": usage}) == Usage(1_000, 20, 900, 97)

@@ -193,6 +193,26 @@ async def test_content_that_a_caller_wants_offloaded_leaves_whoever_said_it() ->
     assert stored(window, "tool_result-message-0.txt") == f"Look at this:\n{LOG}"
 
 
+async def test_a_result_that_is_shown_with_a_stub_is_an_event() -> None:
+    events = list[Any]()
+    window = await opened(on_event=events.append)
+    await window.add(calling("c1", name="run"))
+    shown = await window.shown(result("c1", LOG))
+    assert [(event.tool, event.stub) for event in events] == [("run", shown["content"])]
+
+
+async def test_a_pin_right_behind_a_compaction_is_one_for_another_process_too() -> None:
+    workspace = MemoryWorkspace()
+    window = await opened(workspace)
+    await window.extend(turns(0, 8))
+    assert await window.compress(before=-4) is not None
+    pin = await window.add(user("Never touch main."), pinned=True)
+    other = await opened(workspace)
+    await other.extend(turns(8, 16))
+    assert await other.compress(before=-4) is not None
+    assert f"[Pinned message {pin} of the user:]\nNever touch main." in other.messages[0]["content"]
+
+
 async def test_a_message_is_shown_with_stubs_without_being_added() -> None:
     workspace = MemoryWorkspace()
     window = await opened(workspace)

@@ -197,6 +197,33 @@ async def test_a_model_brings_the_last_summary_up_to_date(tmp_path: Path) -> Non
             assert "Bring the previous summary up to date" in server.prompt()
 
 
+async def test_of_several_models_that_fail_one_that_is_only_busy_is_asked_again() -> None:
+    pytest.importorskip("pydantic_ai", reason="needs the extra 'model'")
+    from pydantic_ai.exceptions import ModelHTTPError  # noqa: PLC0415 - only with the extra
+    from pydantic_ai.messages import ModelResponse, TextPart  # noqa: PLC0415 - as above
+    from pydantic_ai.models.fallback import FallbackModel  # noqa: PLC0415 - as above
+    from pydantic_ai.models.function import FunctionModel  # noqa: PLC0415 - as above
+
+    from buoyline.compression import ModelSummarizer  # noqa: PLC0415 - as above
+
+    asked = list[str]()
+
+    def refusing(*_: Any) -> ModelResponse:
+        asked.append("refusing")
+        raise ModelHTTPError(401, "first")
+
+    def busy(*_: Any) -> ModelResponse:
+        asked.append("busy")
+        if asked.count("busy") == 1:
+            raise ModelHTTPError(503, "second")
+        return ModelResponse([TextPart(json.dumps(GOOD))])
+
+    models = FallbackModel(FunctionModel(refusing), FunctionModel(busy))
+    found = await _summary(ModelSummarizer(models, context_size=32_000))
+    assert found.fell_back == ""
+    assert asked == ["refusing", "busy"] * 2
+
+
 def test_a_model_that_cannot_work_is_refused_when_it_is_named() -> None:
     pytest.importorskip("pydantic_ai", reason="needs the extra 'model'")
     from buoyline.compression import ModelSummarizer  # noqa: PLC0415 - only with the extra
