@@ -219,7 +219,7 @@ async def test_of_several_models_that_fail_one_that_is_only_busy_is_asked_again(
         return ModelResponse([TextPart(json.dumps(GOOD))])
 
     models = FallbackModel(FunctionModel(refusing), FunctionModel(busy))
-    found = await _summary(ModelSummarizer(models, context_size=32_000))
+    found = await _summary(ModelSummarizer(models))
     assert found.fell_back == ""
     assert asked == ["refusing", "busy"] * 2
 

@@ -155,6 +155,8 @@ def _written(part: Any, losses: Losses) -> dict[str, Any]:
     match part:
         case Reasoning():
             if part.hidden:
+                if part.text:
+                    losses.note("reasoning", "its hidden part is kept")
                 return {"type": "redacted_thinking", "data": part.hidden}
             return {"type": "thinking", "thinking": part.text, "signature": part.signature}
         case ToolCall():

@@ -47,7 +47,10 @@ def model_named(name: str, *, base_url: str | None, api_key: str | None) -> Mode
 
 def window_of(model: Model) -> int | None:
     """Return the size of the model's window if pydantic-ai knows it."""
-    return model.profile.get("context_window")
+    try:
+        return model.profile.get("context_window")
+    except NotImplementedError:  # a FallbackModel has none of its own
+        return None
 
 
 async def ask(model: Model, prompt: Prompt, settings: Mapping[str, object]) -> str:
