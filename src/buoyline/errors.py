@@ -31,7 +31,6 @@ because its fields are its ``args``. Its message says what to do next.
 
 import errno
 import os
-import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
@@ -360,22 +359,6 @@ def storage_error(error: OSError, path: str | None = None) -> StorageError:
     kind = WorkspaceFull if error.errno in _FULL_ERRNOS else StorageError
     reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
     return kind(error.errno, reason, error.filename if error.filename is not None else path)
-
-
-def warn_caller(message: str) -> None:
-    """Issue a `UserWarning` at the nearest stack frame outside buoyline and asyncio.
-
-    In a task of ours, that is the line that started the event loop: code that awaits a task is not on the stack.
-    """
-    import inspect  # noqa: PLC0415 - 7 ms, for a warning that most programs never see
-
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _NOT_THE_CALLER:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)
-
-
-_NOT_THE_CALLER = frozenset({"buoyline", "asyncio"})
 
 
 def imported(module: str, *, extra: str) -> Any:

@@ -231,7 +231,7 @@ def existing_workspace(workdir: Path) -> LocalWorkspace:
     """Return the workspace in *workdir* for reading; nothing is created.
 
     Raises:
-        NotFoundError: There is none.
+        NotFoundError: It does not exist.
         FormatVersionError: A newer buoyline wrote it.
         CorruptError: It does not say which format it has.
     """

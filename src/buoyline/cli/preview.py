@@ -105,7 +105,7 @@ def context_command(source: str, workdir: Path, *, as_json: bool) -> int:
     Such a document says how a context is managed: which managers run, when, and in which order. If a file of that name
     exists, it is used; else the document of the workspace, in its context_management/, or of the package.
 
-    Exit status: 0 done, 1 a document has problems, or there is none of that name.
+    Exit status: 0 done, 1 a document has problems, or does not exist.
 
     Example: buoyline context policy.json
     """

@@ -96,7 +96,7 @@ class BuoylinePlugin(BasePlugin):
             try:
                 answers = [answer async for answer in agent.canonical_model.generate_content_async(llm_request)]
                 return cast("LlmResponse", answers[-1])
-            except Exception as refusal:  # noqa: BLE001 - each provider has its own class
+            except Exception as refusal:  # noqa: BLE001 - of any client; ADK raises the first one if none fits
                 error = refusal
         return None
 

@@ -202,11 +202,6 @@ class Message:
         return any(isinstance(part, Compaction) for part in self.parts)
 
     @property
-    def result_texts(self) -> list[str]:
-        """The texts in its tool results in order: a stub is one of them. JSON parts are left out."""
-        return [part.text for result in self.results for part in result.parts if isinstance(part, Text)]
-
-    @property
     def spoken(self) -> str:
         """Its text, notes, calls and results, each below the other, without reasoning."""
         notes = (part.text for part in self.parts if isinstance(part, Note))

@@ -67,7 +67,6 @@ _HELD_CHARS = 1_100_000
 """Reading a megabyte by its kind takes less than a tenth of a second."""
 
 _TAIL_LINES = 40
-_LINE_CHARS = 4_000
 _MOST_CHARS_PER_TOKEN = 128
 _LEAST_REPORTS, _REPORTED = 2, 0.05
 _SENTENCE_CHARS = 60

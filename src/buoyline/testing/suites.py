@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from buoyline.messages import Json, Media, Opaque, Text, ToolResult
-from buoyline.messages.model import Base64, ResultPart
+from buoyline.messages import Media, Text, ToolResult
+from buoyline.messages.model import ResultPart
 from buoyline.offloader import Offloader
 from buoyline.tokens import TextCounter
 
@@ -24,28 +24,6 @@ def said(text: str) -> dict[str, Any]:
 def result(call_id: str, text: str) -> ToolResult:
     """Return the result *text* of the call *call_id*."""
     return ToolResult(call_id, "tool", (Text(text),))
-
-
-def result_of_all_kinds(call_id: str) -> ToolResult:
-    """Return a result with a block of every kind: text, JSON, media with and without bytes, an unknown one."""
-    return ToolResult(
-        call_id,
-        "survey",
-        (
-            Text("exit code 1"),
-            Json('{"depth":[12,3.50],"mark":"\u2028"}'),
-            Media("image", "image/png", len(_PNG), payload=_PNG),
-            Text(""),
-            Media("document", "application/pdf", 4, name="chart.pdf", payload=Base64("data:x;base64,JVBERg==", 14)),
-            Media("image", "", 0, "https://example.org/buoy.png"),
-            Media("audio", "audio/wav", len(_AUDIO), payload=_AUDIO),
-            Media("image", "image/png", 3, payload=Base64("no base64!")),
-            Opaque("hologram", '{"type":"hologram","beams":[1,2]}'),
-            Text("half a character: \ud800\n"),
-            Json("[]"),
-        ),
-        is_error=True,
-    )
 
 
 def contents(result: ToolResult) -> list[tuple[ResultPart, bytes | None]]:
